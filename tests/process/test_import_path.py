@@ -1,4 +1,4 @@
-"""How another process finds a function."""
+"""Import paths: another process finds a function by module and name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windlass.process.import_path import (
     resolve,
 )
 
-THING = object()
+MODULE_OBJECT = object()
 
 
 class Box:
@@ -26,9 +26,9 @@ def test_module_level_objects_are_found_by_name() -> None:
     for function in (test_module_level_objects_are_found_by_name, Box.inside):
         assert import_problem(function) is None
         assert resolve(import_path_of(function))[1] is function
-    address = find_holder(THING)
-    assert address == ImportPath(module=__name__, name="THING")
-    assert resolve(address)[1] is THING
+    path = find_holder(MODULE_OBJECT)
+    assert path == ImportPath(module=__name__, name="MODULE_OBJECT")
+    assert resolve(path)[1] is MODULE_OBJECT
     assert find_holder(object()) is None
 
 
@@ -70,11 +70,11 @@ def function():
     return __name__, __package__, getattr(__spec__, "name", None), MARK
 
 if __name__ == "__main__":
-    address = import_path_of(function)
+    path = import_path_of(function)
     assert not loading_main()
-    module, found = resolve(ImportPath(**asdict(address)))
+    module, found = resolve(ImportPath(**asdict(path)))
     assert found is not function
-    assert resolve(address)[1] is found, "read twice"
+    assert resolve(path)[1] is found, "read twice"
     assert sys.modules["__main__"] is module
     assert find_holder(found).module == "__main__"
     print(*found())

@@ -1,4 +1,4 @@
-"""Batch tasks: one call for many jobs, each of which is settled by itself."""
+"""Batch tasks: one call for many jobs, each settled separately."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Page:
 
 
 class Before(NamedTuple):
-    """A page, as an older version of the app had it."""
+    """The arguments of a page in an older version of the app."""
 
     number: str
 
@@ -70,7 +70,7 @@ async def app() -> AsyncIterator[Windlass]:
 
 
 async def enqueue(app: Windlass, task: Any, *numbers: int) -> list[Job[Any]]:
-    """In one write, so that they are there together."""
+    """Enqueue the jobs in one write, so that one claim returns all of them."""
     return await app.aenqueue_many([task.new_job(number) for number in numbers])
 
 
@@ -78,7 +78,7 @@ async def states(jobs: Sequence[Job[Any]]) -> list[State]:
     return [(await job.arefresh()).state for job in jobs]
 
 
-# -- what a batch task is
+# -- declaration and call
 
 
 async def test_one_call_gets_many_jobs_each_with_its_arguments_and_its_result(
@@ -168,24 +168,24 @@ def test_an_invalid_declaration_is_refused_with_a_correct_example() -> None:
     app.close()
 
 
-# -- gathering
+# -- collecting
 
 
 async def test_a_full_batch_starts_at_once_and_the_rest_after_its_wait(app: Windlass) -> None:
     sizes: list[int] = []
-    began: list[float] = []
+    started_at: list[float] = []
     clock = asyncio.get_running_loop().time
 
     @app.task(batch=4, wait="300ms", args=Page)
     async def index(batch: Batch[Page]) -> None:
         sizes.append(len(batch))
-        began.append(clock())
+        started_at.append(clock())
 
     await enqueue(app, index, *range(10))
     start = clock()
     await run_burst(app)
     assert sizes == [4, 4, 2]
-    assert began[2] - start >= 0.3
+    assert started_at[2] - start >= 0.3
 
 
 async def test_jobs_claimed_while_the_first_waits_join_its_batch(app: Windlass) -> None:
@@ -198,16 +198,16 @@ async def test_jobs_claimed_while_the_first_waits_join_its_batch(app: Windlass) 
     async with running_worker(app) as worker:
         for number in (1, 2):
             await index.aenqueue(number)
-            await eventually(_is(lambda: worker.running == number))  # noqa: B023
+            await eventually(async_condition(lambda: worker.running == number))  # noqa: B023
         await (await index.aenqueue(3)).await_end(WAIT_TIMEOUT)
     assert sizes == [3]
 
 
-def _is(look: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
-    async def asked() -> bool:
-        return look()
+def async_condition(condition: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+    async def check() -> bool:
+        return condition()
 
-    return asked
+    return check
 
 
 async def test_a_batch_that_waits_for_more_jobs_holds_no_slot(app: Windlass) -> None:
@@ -219,7 +219,7 @@ async def test_a_batch_that_waits_for_more_jobs_holds_no_slot(app: Windlass) -> 
 
     async with running_worker(app, queues={"default": 1}) as worker:
         await enqueue(app, index, 1, 2)
-        await eventually(_is(lambda: worker.running == 2))
+        await eventually(async_condition(lambda: worker.running == 2))
         await (await other.aenqueue()).await_end(WAIT_TIMEOUT)
         assert worker.running == 2
     assert {(row.task, row.state) for row in (await app.client().store.find(Query())).rows} == {
@@ -229,19 +229,19 @@ async def test_a_batch_that_waits_for_more_jobs_holds_no_slot(app: Windlass) -> 
 
 
 async def test_one_call_takes_one_slot(app: Windlass) -> None:
-    now = most = 0
+    now = peak = 0
 
     @app.task(batch=5, args=Page)
     async def index(batch: Batch[Page]) -> None:
-        nonlocal now, most
+        nonlocal now, peak
         now += 1
-        most = max(most, now)
+        peak = max(peak, now)
         await asyncio.sleep(0.02)
         now -= 1
 
     jobs = await enqueue(app, index, *range(40))
     await run_burst(app, queues={"default": 2})
-    assert most == 2
+    assert peak == 2
     assert await states(jobs) == [State.SUCCEEDED] * 40
 
 
@@ -287,7 +287,7 @@ async def test_surplus_jobs_of_other_tasks_are_released_at_once(
 ) -> None:
     claims = 0
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         nonlocal claims
         claims += verb == "claim"
 
@@ -304,15 +304,15 @@ async def test_surplus_jobs_of_other_tasks_are_released_at_once(
     others = await app.aenqueue_many([slow.new_job() for _ in range(10)])
     store = app.client().store
     async with running_worker(
-        app, SpyStore(store.twin(), look), queues={"default": 2}, poll_interval=WAIT_TIMEOUT
-    ) as it:
-        await eventually(_is(lambda: it.settled.get(State.QUEUED, 0) > 0))
+        app, SpyStore(store.twin(), on_call), queues={"default": 2}, poll_interval=WAIT_TIMEOUT
+    ) as worker:
+        await eventually(async_condition(lambda: worker.settled.get(State.QUEUED, 0) > 0))
         counted = await states(others)
         assert counted.count(State.RUNNING) == 2
         assert counted.count(State.QUEUED) == 8
         before = claims
         await asyncio.sleep(0.1)
-        assert claims == before  # it does not ask for company again and again
+        assert claims == before  # the worker does not repeat claims to fill the batch
         go.set()
         for job in others:
             await job.await_end(WAIT_TIMEOUT)
@@ -341,7 +341,7 @@ async def test_a_stop_releases_collected_jobs_at_once(app: Windlass) -> None:
 
     jobs = await enqueue(app, index, *range(5))
     async with running_worker(app, grace=2 * WAIT_TIMEOUT) as worker:
-        await eventually(_is(lambda: worker.running == 5))
+        await eventually(async_condition(lambda: worker.running == 5))
     rows = [(await job.arefresh()).row for job in jobs]
     assert [(row.state, row.retry_count, row.crash_count) for row in rows] == [
         (State.QUEUED, 0, 0)
@@ -357,7 +357,7 @@ async def test_a_job_canceled_while_its_batch_collects_never_runs(app: Windlass)
 
     first, second = await enqueue(app, index, 1, 2)
     async with running_worker(app, cancel_poll_interval=0.01) as worker:
-        await eventually(_is(lambda: worker.running == 2))
+        await eventually(async_condition(lambda: worker.running == 2))
         await first.acancel("enough")
         await asyncio.sleep(0.1)  # the cancel watcher polls
         await index.aenqueue(3)
@@ -367,7 +367,7 @@ async def test_a_job_canceled_while_its_batch_collects_never_runs(app: Windlass)
     assert seen == [2, 3]
 
 
-# -- each settled by itself
+# -- items are settled separately
 
 
 async def test_each_item_is_settled_with_its_own_outcome(app: Windlass) -> None:
@@ -419,7 +419,7 @@ async def test_an_error_of_the_call_fails_the_unsettled_jobs(app: Windlass) -> N
     assert errors == ["its own", "all of them", "all of them"]
     traces = [job.last_error["traceback"] for job in jobs[2:] if job.last_error]
     assert all(trace.count("raise RuntimeError") == 1 for trace in traces)
-    assert len(set(map(len, traces))) == 1  # no one's is in another's
+    assert len(set(map(len, traces))) == 1  # no traceback contains another
 
 
 async def test_jobs_that_fail_with_the_call_are_retried_by_their_own_policy(app: Windlass) -> None:
@@ -597,7 +597,7 @@ async def test_a_batch_has_the_state_of_the_lifespan(app: Windlass) -> None:
     assert found == ["pool"]
 
 
-# -- what ends an attempt from outside
+# -- cancels, lost leases, timeouts, stops
 
 
 async def test_a_cancel_reaches_its_item_and_the_call_continues(app: Windlass) -> None:
@@ -620,7 +620,7 @@ async def test_a_cancel_reaches_its_item_and_the_call_continues(app: Windlass) -
         await wait_for_event(jobs[0], is_running)
         await jobs[0].acancel("enough")
         await asyncio.wait_for(cancelled.wait(), WAIT_TIMEOUT)
-        assert await states(jobs) == [State.RUNNING, State.RUNNING]  # its task may still be at it
+        assert await states(jobs) == [State.RUNNING, State.RUNNING]  # the task has not stopped yet
         go.set()
         await jobs[1].await_end(WAIT_TIMEOUT)
         await jobs[0].await_end(WAIT_TIMEOUT)
@@ -636,8 +636,8 @@ async def test_canceling_all_jobs_cancels_the_call(app: Windlass) -> None:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            await asyncio.sleep(0.01)  # cancelled once, it may clean up
-            ended.append("tidied")
+            await asyncio.sleep(0.01)  # after one cancel, the task may clean up
+            ended.append("cleaned up")
             raise
 
     jobs = await enqueue(app, index, 0, 1)
@@ -648,7 +648,7 @@ async def test_canceling_all_jobs_cancels_the_call(app: Windlass) -> None:
         for job in jobs:
             await job.await_end(WAIT_TIMEOUT)
     assert await states(jobs) == [State.CANCELED] * 2
-    assert ended == ["tidied"]
+    assert ended == ["cleaned up"]
 
 
 async def test_a_job_canceled_before_the_call_starts_is_not_in_it(app: Windlass) -> None:
@@ -686,16 +686,16 @@ async def test_a_call_is_cancelled_once_per_reason_and_may_clean_up(app: Windlas
         started.set()
         try:
             await asyncio.Event().wait()
-        except asyncio.CancelledError:  # of all cancels
+        except asyncio.CancelledError:  # from the cancel of all jobs
             for page in batch[:2]:
-                page.fail(Cancel("as you like"))
+                page.fail(Cancel("canceled by the task"))
                 await asyncio.sleep(0.01)
             swallowed.set()
         try:
             await asyncio.Event().wait()
-        except asyncio.CancelledError:  # of the stop
+        except asyncio.CancelledError:  # from the stop of the worker
             await asyncio.sleep(0.01)
-            ended.append("tidied")
+            ended.append("cleaned up")
             raise
 
     jobs = await enqueue(app, index, *range(4))
@@ -704,12 +704,12 @@ async def test_a_call_is_cancelled_once_per_reason_and_may_clean_up(app: Windlas
         for job in jobs:
             await job.acancel("enough")
         await asyncio.wait_for(swallowed.wait(), WAIT_TIMEOUT)
-    assert ended == ["tidied"]
+    assert ended == ["cleaned up"]
     assert await states(jobs) == [State.CANCELED] * 4
 
 
 async def test_a_lost_lease_prevents_only_the_settle_of_its_own_job() -> None:
-    app = Windlass("memory:", clock=VirtualClock())  # no lease runs out by itself
+    app = Windlass("memory:", clock=VirtualClock())  # no lease expires by itself
 
     @app.task(batch=2, args=Page)
     async def index(batch: Batch[Page, str]) -> None:
@@ -725,7 +725,7 @@ async def test_a_lost_lease_prevents_only_the_settle_of_its_own_job() -> None:
         [row] = await store.get([jobs[0].id])
         assert row is not None
         await store.pause(["default"], paused=True)
-        await store.apply([settle(row, Released(), random=no_jitter)])  # behind the worker's back
+        await store.apply([settle(row, Released(), random=no_jitter)])  # without the worker
         await jobs[1].await_end(WAIT_TIMEOUT)
     assert await states(jobs) == [State.QUEUED, State.SUCCEEDED]
     assert jobs[0].row.result is None
@@ -833,11 +833,11 @@ async def test_jobs_that_were_running_when_a_worker_died_run_alone_in_a_process(
     tmp_path: Path,
 ) -> None:
     async with stored(tmp_path) as app:
-        died = await enqueue(app, batch_tasks.index, 0, 1)
+        crashed_jobs = await enqueue(app, batch_tasks.index, 0, 1)
         store = app.client().store
         await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 2)], lease=0.01))
         async with running_worker(app):
-            results = [await job.aresult(LONG) for job in died]
+            results = [await job.aresult(LONG) for job in crashed_jobs]
             fresh = [await job.aresult(LONG) for job in await enqueue(app, batch_tasks.index, 2, 3)]
     assert [(size, pid == os.getpid()) for size, pid in results] == [(1, False)] * 2
     assert [pid == os.getpid() for _, pid in fresh] == [True, True]

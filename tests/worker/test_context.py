@@ -92,9 +92,9 @@ async def test_other_events_are_kept_in_order(store: MemoryStore) -> None:
 async def test_progress_never_decreases(store: MemoryStore) -> None:
     row = await start_one(store)
     context = context_of(row, store)
-    lots = Random(7)
+    random = Random(7)
     for _ in range(50):
-        context.progress(lots.uniform(-50, 150))
+        context.progress(random.uniform(-50, 150))
         await context.flush()
     seen = percents(await read_events(store, row.id))
     assert all(a <= b for a, b in pairwise(seen))
@@ -110,7 +110,7 @@ async def test_a_stage_maps_its_own_progress_to_the_whole(store: MemoryStore) ->
     context = context_of(row, store)
     for stage, percent in (("script", 100), ("voice", 50), ("nonsense", 90), ("render", 0)):
         context.stage(stage)
-        context.progress(percent, f"{stage} at work")
+        context.progress(percent, f"{stage} runs")
         await context.flush()
     events = await read_events(store, row.id)
     assert percents(events) == [15, 25, 25, 85]
@@ -128,7 +128,7 @@ async def test_a_new_attempt_has_no_stage_until_it_names_one(app: Windlass) -> N
         if ctx.attempt == 1:
             ctx.stage("plan")
             raise ValueError
-        ctx.progress(40)  # of the whole, and not of the stage that an earlier attempt was in
+        ctx.progress(40)  # of the whole job: the stage of the earlier attempt does not apply
 
     job = await task.aenqueue()
     await run_to_end(app, job)
@@ -177,13 +177,13 @@ async def test_a_sync_task_records_events_from_its_own_thread(app: Windlass) -> 
     @app.task
     def task(ctx: Context) -> str:
         ctx.log(f"from {threading.current_thread().name}")
-        return ctx.step("one", lambda: "kept")
+        return ctx.step("one", lambda: "result")
 
     job = await task.aenqueue()
     await run_to_end(app, job)
     [line] = await events_of(job, EventType.LOG)
     assert body(line)["message"].startswith("from windlass-task")
-    assert await job.aresult() == "kept"
+    assert await job.aresult() == "result"
 
 
 @pytest.mark.parametrize(
@@ -220,12 +220,12 @@ async def test_an_event_that_cannot_be_stored_is_refused_at_the_call(store: Memo
 async def test_events_of_a_failed_flush_are_stored_later_in_order(store: MemoryStore) -> None:
     down = True
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         if down and verb == "record":
-            raise StoreUnavailableError("away")
+            raise StoreUnavailableError("unavailable")
 
     row = await start_one(store)
-    context = context_of(row, SpyStore(store, look))
+    context = context_of(row, SpyStore(store, on_call))
     context.log("one")
     with pytest.raises(StoreUnavailableError):
         await context.flush()
@@ -237,7 +237,7 @@ async def test_events_of_a_failed_flush_are_stored_later_in_order(store: MemoryS
 
 
 async def test_concurrent_flushes_lose_no_event(store: MemoryStore) -> None:
-    """The store drops a record older than what it has, so that they must go one by one."""
+    """The store drops records older than its newest, so flushes must run one after the other."""
     row = await start_one(store)
     faulty = FaultyStore(store, Random(3).random, lose=0.3, repeat=0.3, delay=True)
     context = context_of(row, faulty)
@@ -270,14 +270,14 @@ async def test_a_finished_step_is_not_run_again(app: Windlass) -> None:
 
     @app.task(backoff=fixed(0))
     async def task(ctx: Context) -> list[str]:
-        async def piece(name: str, *, loud: bool = False) -> str:
+        async def piece(name: str, *, suffix: bool = False) -> str:
             runs.append(name)
             if name == "second" and ctx.attempt == 1:
                 raise ConnectionError("in the second step")
-            return f"{name} of attempt {ctx.attempt}" + "!" * loud
+            return f"{name} of attempt {ctx.attempt}" + "!" * suffix
 
         return [
-            await ctx.astep("first", piece, "first", loud=True),
+            await ctx.astep("first", piece, "first", suffix=True),
             await ctx.astep("second", piece, "second"),
         ]
 
@@ -300,10 +300,10 @@ async def test_finished_steps_of_a_sync_task_are_not_run_again(app: Windlass) ->
             runs.append(ctx.attempt)
             return 7
 
-        kept = ctx.step("only", piece)
+        result = ctx.step("only", piece)
         if ctx.attempt < 3:
             raise ValueError
-        return kept
+        return result
 
     job = await task.aenqueue()
     await run_to_end(app, job)
@@ -312,7 +312,7 @@ async def test_finished_steps_of_a_sync_task_are_not_run_again(app: Windlass) ->
 
 
 async def test_steps_survive_the_death_of_their_worker(tmp_path: Any) -> None:
-    """The first worker dies after the first step: its lease runs out, another one goes on."""
+    """The first worker dies after the first step. Its lease expires, and another continues."""
     clock = VirtualClock()
     app = Windlass(f"sqlite:///{tmp_path}/jobs.db?durability=off", clock=clock)
     runs: list[str] = []
@@ -346,12 +346,12 @@ async def test_steps_survive_the_death_of_their_worker(tmp_path: Any) -> None:
 async def test_a_step_waits_for_an_unavailable_store(
     app: Windlass,
 ) -> None:
-    away = {"record": 2, "checkpoints": 1}
+    failures_left = {"record": 2, "checkpoints": 1}
 
-    def look(verb: str) -> None:
-        if away.get(verb, 0) > 0:
-            away[verb] -= 1
-            raise StoreUnavailableError("away")
+    def on_call(verb: str) -> None:
+        if failures_left.get(verb, 0) > 0:
+            failures_left[verb] -= 1
+            raise StoreUnavailableError("unavailable")
 
     @app.task(max_retries=0)
     async def task(ctx: Context) -> int:
@@ -361,10 +361,10 @@ async def test_a_step_waits_for_an_unavailable_store(
         return await ctx.astep("piece", piece)
 
     job = await task.aenqueue()
-    await run_burst(app, SpyStore(app.client().store.twin(), look))
+    await run_burst(app, SpyStore(app.client().store.twin(), on_call))
     assert await job.aresult(WAIT_TIMEOUT) == 5
     assert job.row.attempt == 1
-    assert set(away.values()) == {0}
+    assert set(failures_left.values()) == {0}
 
 
 @pytest.mark.parametrize(

@@ -34,45 +34,43 @@ async def test_child_jobs_are_stored_with_the_success_and_not_before(app: Windla
 
     @app.task(max_retries=1, backoff=fixed(0))
     async def parent(ctx: Context) -> str:
-        made = ctx.then(child.options(priority=3), 7)
+        child_id = ctx.then(child.options(priority=3), 7)
         await ctx.flush()
-        before.extend(await states(app, [made]))
+        before.extend(await states(app, [child_id]))
         if ctx.attempt == 1:
             raise OSError("not yet")
-        return str(made)
+        return str(child_id)
 
     job = await parent.aenqueue()
     await run_burst(app)
-    made = UUID(await job.aresult())
+    child_id = UUID(await job.aresult())
     assert before == [None, None]
-    [row] = await app.client().store.get([made])
+    [row] = await app.client().store.get([child_id])
     assert row is not None
     assert (row.state, row.priority) == (State.SUCCEEDED, 3)
     assert row.correlation_id == str(job.id)
     page = await app.client().store.find(Query())
-    assert {found.id for found in page.rows} == {
-        job.id,
-        made,
-    }  # the child of the failed attempt never was
+    # The child of the failed attempt was never stored.
+    assert {found.id for found in page.rows} == {job.id, child_id}
 
 
 @pytest.mark.parametrize("error", [OSError("no"), Cancel("no")])
 async def test_an_attempt_without_success_stores_no_child_jobs(
     app: Windlass, error: Exception
 ) -> None:
-    made: list[UUID] = []
+    child_ids: list[UUID] = []
 
     @app.task
     async def child() -> None: ...
 
     @app.task(max_retries=0)
     async def parent(ctx: Context) -> None:
-        made.append(ctx.then(child))
+        child_ids.append(ctx.then(child))
         raise error
 
     await parent.aenqueue()
     await run_burst(app)
-    assert await states(app, made) == [None]
+    assert await states(app, child_ids) == [None]
 
 
 async def test_children_pass_the_enqueue_hooks_once(app: Windlass) -> None:
@@ -89,30 +87,30 @@ async def test_children_pass_the_enqueue_hooks_once(app: Windlass) -> None:
 
     job = await parent.aenqueue()
     await run_burst(app)
-    rows = await app.client().store.get([UUID(made) for made in await job.aresult()])
+    rows = await app.client().store.get([UUID(child_id) for child_id in await job.aresult()])
     assert [row and row.tags for row in rows] == [("stamped",), ("stamped",)]
 
 
 @pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
 async def test_a_job_enqueued_at_once_stays_when_its_task_fails(app: Windlass, sync: bool) -> None:
-    made: list[UUID] = []
+    child_ids: list[UUID] = []
 
     @app.task
     async def child(text: str) -> str:
         return text
 
     async def on_loop(ctx: Context) -> None:
-        made.append((await ctx.aenqueue(child, "hello")).id)
+        child_ids.append((await ctx.aenqueue(child, "hello")).id)
         raise OSError("no")
 
     def on_thread(ctx: Context) -> None:
-        made.append(ctx.enqueue(child, "hello").id)
+        child_ids.append(ctx.enqueue(child, "hello").id)
         raise OSError("no")
 
     parent = app.task(max_retries=0)(on_thread if sync else on_loop)
     job = await parent.aenqueue()
     await run_burst(app)
-    [row] = await app.client().store.get(made)
+    [row] = await app.client().store.get(child_ids)
     assert row is not None
     assert (row.state, row.correlation_id) == (State.SUCCEEDED, str(job.id))
 

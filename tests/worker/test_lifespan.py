@@ -1,4 +1,4 @@
-"""What a worker sets up before its first job and takes down after its last."""
+"""The lifespan: setup before the first job of a worker, cleanup after the last."""
 
 from __future__ import annotations
 

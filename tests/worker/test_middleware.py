@@ -1,4 +1,4 @@
-"""What an application wraps around every enqueue and every run."""
+"""Middleware of an application: hooks around every enqueue and every run."""
 
 from __future__ import annotations
 

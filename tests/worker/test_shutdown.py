@@ -1,4 +1,4 @@
-"""A stop has an end, whatever tasks, threads and the store do about it."""
+"""A shutdown takes a bounded time, also if tasks, threads or the store do not respond."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_a_task_that_ignores_its_cancel_is_left_to_lease_expiry(
     started, go = asyncio.Event(), asyncio.Event()
 
     @app.task
-    async def stubborn() -> None:
+    async def ignores_cancel() -> None:
         started.set()
         while not go.is_set():
             try:
@@ -43,7 +43,7 @@ async def test_a_task_that_ignores_its_cancel_is_left_to_lease_expiry(
             except asyncio.CancelledError:
                 continue
 
-    job = await stubborn.aenqueue()
+    job = await ignores_cancel.aenqueue()
     worker = make_worker(app, grace=0.0, release_timeout=0.1)
     running = asyncio.create_task(worker.run())
     await started.wait()
@@ -74,12 +74,12 @@ async def test_a_thread_that_does_not_return_delays_a_stop_only_briefly(app: Win
 
 
 async def test_a_store_outage_does_not_delay_a_stop(app: Windlass) -> None:
-    away = False
+    unavailable = False
     started = asyncio.Event()
 
-    def look(verb: str) -> None:
-        if away and verb != "close":
-            raise StoreUnavailableError("away")
+    def on_call(verb: str) -> None:
+        if unavailable and verb != "close":
+            raise StoreUnavailableError("unavailable")
 
     @app.task
     async def task() -> None:
@@ -88,11 +88,11 @@ async def test_a_store_outage_does_not_delay_a_stop(app: Windlass) -> None:
 
     job = await task.aenqueue()
     worker = make_worker(
-        app, SpyStore(app.client().store.twin(), look), grace=0.0, release_timeout=0.1
+        app, SpyStore(app.client().store.twin(), on_call), grace=0.0, release_timeout=0.1
     )
     running = asyncio.create_task(worker.run())
     await started.wait()
-    away = True
+    unavailable = True
     worker.stop()
     await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.RUNNING  # the store was unavailable
@@ -103,20 +103,20 @@ async def test_a_store_outage_does_not_delay_a_stop(app: Windlass) -> None:
 async def test_a_store_call_without_response_does_not_delay_a_stop(
     app: Windlass, verb: str, unbounded: bool
 ) -> None:
-    asked = asyncio.Event()
+    call_sent = asyncio.Event()
 
-    class Silent(SpyStore):
+    class UnansweredCall(SpyStore):
         async def around(self, called: str, call: Callable[[], Awaitable[T]]) -> T:
             if called == verb:
-                asked.set()
+                call_sent.set()
                 await asyncio.Event().wait()
             return await call()
 
     before = asyncio.all_tasks()
-    store = Silent(app.client().store.twin(), lambda _: None)
+    store = UnansweredCall(app.client().store.twin())
     worker = make_worker(app, store, burst=True, grace=0.0, release_timeout=0.1)
     running = asyncio.create_task(worker.run())
-    await asyncio.wait_for(asked.wait(), WAIT_TIMEOUT)
+    await asyncio.wait_for(call_sent.wait(), WAIT_TIMEOUT)
     worker.stop(unbounded=unbounded)
     await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert asyncio.all_tasks() == before
@@ -127,20 +127,20 @@ async def test_jobs_of_a_claim_without_response_are_left_to_lease_expiry(app: Wi
     async def task() -> None: ...
 
     job = await task.aenqueue()
-    taken = asyncio.Event()
+    claimed = asyncio.Event()
 
-    class Silent(SpyStore):
+    class UnansweredClaim(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-            answer = await call()
+            result = await call()
             if verb == "claim":
-                taken.set()
+                claimed.set()
                 await asyncio.Event().wait()
-            return answer
+            return result
 
-    store = Silent(app.client().store.twin(), lambda _: None)
+    store = UnansweredClaim(app.client().store.twin())
     worker = make_worker(app, store, grace=0.0, release_timeout=0.1)
     running = asyncio.create_task(worker.run())
-    await asyncio.wait_for(taken.wait(), WAIT_TIMEOUT)
+    await asyncio.wait_for(claimed.wait(), WAIT_TIMEOUT)
     worker.stop()
     await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.RUNNING
@@ -151,20 +151,20 @@ async def test_jobs_claimed_after_the_stop_are_released(app: Windlass) -> None:
     async def task() -> None: ...
 
     job = await task.aenqueue()
-    taken, go = asyncio.Event(), asyncio.Event()
+    claimed, go = asyncio.Event(), asyncio.Event()
 
-    class Slow(SpyStore):
+    class SlowClaim(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-            answer = await call()
+            result = await call()
             if verb == "claim":
-                taken.set()
+                claimed.set()
                 await go.wait()
-            return answer
+            return result
 
-    store = Slow(app.client().store.twin(), lambda _: None)
+    store = SlowClaim(app.client().store.twin())
     worker = make_worker(app, store, grace=0.0, release_timeout=WAIT_TIMEOUT)
     running = asyncio.create_task(worker.run())
-    await asyncio.wait_for(taken.wait(), WAIT_TIMEOUT)
+    await asyncio.wait_for(claimed.wait(), WAIT_TIMEOUT)
     worker.stop()
     await asyncio.sleep(0)
     go.set()
@@ -196,7 +196,7 @@ async def test_a_worker_cancelled_repeatedly_leaves_no_task_and_no_thread(
     go.set()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(asyncio.shield(running), WAIT_TIMEOUT)
-    assert (await job.arefresh()).state is State.QUEUED  # given back, not left to its lease
+    assert (await job.arefresh()).state is State.QUEUED  # released, not left to lease expiry
     assert asyncio.all_tasks() == before
     assert not [thread for thread in threading.enumerate() if thread.name == "windlass-keeper"]
 
@@ -210,7 +210,7 @@ async def test_an_unbounded_stop_waits_for_running_tasks(app: Windlass) -> None:
         await go.wait()
 
     job = await long.aenqueue()
-    later = await long.aenqueue()
+    second_job = await long.aenqueue()
     worker = make_worker(app, grace=0.0, queues={"default": 1})
     running = asyncio.create_task(worker.run())
     await started.wait()
@@ -220,7 +220,7 @@ async def test_an_unbounded_stop_waits_for_running_tasks(app: Windlass) -> None:
     go.set()
     await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.SUCCEEDED
-    assert (await later.arefresh()).state is State.QUEUED
+    assert (await second_job.arefresh()).state is State.QUEUED
 
 
 async def test_a_second_stop_starts_the_grace_period(app: Windlass) -> None:
@@ -247,14 +247,14 @@ async def test_a_task_that_swallowed_its_cancel_is_cancelled_again_when_the_work
     started, swallowed = asyncio.Event(), asyncio.Event()
 
     @app.task
-    async def unresponsive() -> None:
+    async def swallows_cancel() -> None:
         started.set()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
         swallowed.set()
         await asyncio.Event().wait()
 
-    job = await unresponsive.aenqueue()
+    job = await swallows_cancel.aenqueue()
     worker = make_worker(app, grace=0.0, cancel_poll_interval=0.01)
     running = asyncio.create_task(worker.run())
     await started.wait()
@@ -283,9 +283,9 @@ async def test_an_attempt_stopped_before_its_first_step_ends(app: Windlass) -> N
 
     worker._fetcher._start = start_and_stop
     await job.acancel()
-    again = await task.aenqueue()
+    second_job = await task.aenqueue()
     running = asyncio.create_task(worker.run())
-    await again.await_end(WAIT_TIMEOUT)
+    await second_job.await_end(WAIT_TIMEOUT)
     worker.stop()
     await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert not ran
@@ -300,20 +300,20 @@ async def test_a_job_that_cannot_be_settled_blocks_no_other_settle(
     jobs = await app.aenqueue_many([task.new_job() for _ in range(5)])
     bad = jobs[2].id
 
-    class Picky(SpyStore):
+    class FailingApply(SpyStore):
         async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
             if any(transition.job_id == bad for transition in transitions):
                 raise ZeroDivisionError("a bug")
             return await super().apply(transitions)
 
-    worker = make_worker(app, Picky(app.client().store.twin(), lambda _: None))
+    worker = make_worker(app, FailingApply(app.client().store.twin()))
     running = asyncio.create_task(worker.run())
     for job in jobs:
         if job.id != bad:
             assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
     worker.stop()
     await asyncio.wait_for(running, WAIT_TIMEOUT)
-    assert (await jobs[2].arefresh()).state is State.RUNNING  # left to its lease
+    assert (await jobs[2].arefresh()).state is State.RUNNING  # left to lease expiry
     assert "could not be settled" in caplog.text
 
 

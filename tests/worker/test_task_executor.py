@@ -94,13 +94,13 @@ async def test_a_sync_task_runs_on_a_thread_of_its_own(app: Windlass) -> None:
 
 
 async def test_as_many_sync_tasks_run_at_once_as_there_are_slots(app: Windlass) -> None:
-    together = threading.Barrier(5)
+    barrier = threading.Barrier(5)
 
     @app.task
-    def meet() -> int:
-        return together.wait(WAIT_TIMEOUT)
+    def wait_at_barrier() -> int:
+        return barrier.wait(WAIT_TIMEOUT)
 
-    jobs = await app.aenqueue_many([meet.new_job() for _ in range(5)])
+    jobs = await app.aenqueue_many([wait_at_barrier.new_job() for _ in range(5)])
     await run_burst(app, queues={"default": 5})
     assert sorted([await job.aresult() for job in jobs]) == [0, 1, 2, 3, 4]
 
@@ -124,8 +124,8 @@ async def test_arguments_that_no_longer_match_fail_the_job_at_once(app: Windlass
     @app.task(name="resize")
     async def now(height: int) -> None: ...
 
-    [answer] = await app.client().enqueue([before.new_job("tall")])
-    job: Job[None] = Job(app, answer.row or pytest.fail("no row"))
+    [result] = await app.client().enqueue([before.new_job("tall")])
+    job: Job[None] = Job(app, result.row or pytest.fail("no row"))
     row = await run_to_end(app, job)
     assert (row.state, row.attempt) == (State.FAILED, 1)
     assert row.error is not None
@@ -144,7 +144,7 @@ async def test_a_result_that_cannot_be_stored_fails_the_job_with_that_error(
         return result
 
     row = await run_to_end(app, await task.aenqueue())
-    assert (row.state, row.attempt) == (State.FAILED, 1)  # to do it again would not help
+    assert (row.state, row.attempt) == (State.FAILED, 1)  # a retry would not help
     assert row.error is not None
     assert row.error.code == "invalid_result"
     assert "result" in stored_error(app, row)["message"]
@@ -170,12 +170,12 @@ async def test_an_error_is_retried_by_the_policy_until_it_is_exhausted(app: Wind
 
 async def test_a_success_after_retries_has_no_error(app: Windlass) -> None:
     @app.task(backoff=fixed(0))
-    def settles_down(ctx: Context) -> int:
+    def succeeds_third(ctx: Context) -> int:
         if ctx.attempt < 3:
             raise ConnectionError
         return ctx.attempt
 
-    job = await settles_down.aenqueue()
+    job = await succeeds_third.aenqueue()
     row = await run_to_end(app, job)
     assert await job.aresult() == 3
     assert (row.retry_count, row.error) == (2, None)
@@ -203,10 +203,10 @@ async def test_an_error_keeps_its_message_and_the_end_of_its_traceback(app: Wind
     found = stored_error(app, row)
     assert (found["type"], found["message"]) == ("ValueError", "the bottom")
     assert "in deep" in found["traceback"]
-    with pytest.raises(JobFailedError, match="the bottom") as caught:
+    with pytest.raises(JobFailedError, match="the bottom") as raised:
         await job.aresult()
-    assert caught.value.remote_traceback == found["traceback"]
-    assert caught.value.state == "failed"
+    assert raised.value.remote_traceback == found["traceback"]
+    assert raised.value.state == "failed"
 
 
 @pytest.mark.parametrize("sort", ["async", "thread"])
@@ -223,18 +223,18 @@ async def test_a_traceback_and_its_cause_start_in_user_code(app: Windlass, sort:
     task = app.task(max_retries=0)(abroken if sort == "async" else broken)
     found = stored_error(app, await run_to_end(app, await task.aenqueue(1)))["traceback"]
     cause, top = found.split("The above exception was the direct cause")
-    for one in (cause, top):
-        files = re.findall(r'File "([^"]+)", line', one)
-        assert files[0] == __file__, one
+    for section in (cause, top):
+        files = re.findall(r'File "([^"]+)", line', section)
+        assert files[0] == __file__, section
         assert not any(file.startswith(PACKAGE_DIR) for file in files)
-    assert "in loads" in cause  # what the user called stays
+    assert "in loads" in cause  # frames of libraries called by user code stay
     assert "in broken" in top
 
 
 async def test_a_traceback_without_user_code_is_kept_whole(app: Windlass) -> None:
     @app.task(max_retries=0)
     async def odd() -> object:
-        return object()  # which no codec takes
+        return object()  # no codec can encode it
 
     found = stored_error(app, await run_to_end(app, await odd.aenqueue()))["traceback"]
     files = re.findall(r'File "([^"]+)", line', found)
@@ -261,13 +261,13 @@ async def test_an_error_message_of_any_length_and_characters_is_stored(
     assert len((found["traceback"] or "").encode()) <= MAX_TRACEBACK
 
 
-class WordlessError(Exception):
+class BrokenStrError(Exception):
     def __str__(self) -> str:
-        raise RuntimeError("no words")
+        raise RuntimeError("no text")
 
 
 @pytest.mark.parametrize(
-    "error", [WordlessError(), SystemExit(1), StopIteration(), BaseException("x")]
+    "error", [BrokenStrError(), SystemExit(1), StopIteration(), BaseException("x")]
 )
 @pytest.mark.parametrize("threaded", [True, False])
 async def test_any_exception_of_a_task_fails_only_its_job(
@@ -322,7 +322,7 @@ async def test_a_failing_backoff_function_falls_back_to_the_stored_policy(app: W
     assert (row.state, row.retry_count) == (State.FAILED, 1)
 
 
-# -- what a task asks for
+# -- retry, snooze and cancel by the task
 
 
 async def test_retry_after_waits_for_its_delay_and_counts(timed: Windlass) -> None:
@@ -351,12 +351,12 @@ async def test_a_snoozed_job_runs_later_and_is_not_counted(
     timed: Windlass, clock: VirtualClock
 ) -> None:
     @timed.task(max_retries=0)
-    async def wait_for_it(ctx: Context) -> int:
+    async def snoozes(ctx: Context) -> int:
         if ctx.attempt < 4:
             raise Snooze(3600)
         return ctx.attempt
 
-    job = await wait_for_it.aenqueue()
+    job = await snoozes.aenqueue()
     async with running_worker(timed):
         for attempt in (1, 2, 3):
             await wait_for_event(
@@ -372,15 +372,15 @@ async def test_a_snoozed_job_runs_later_and_is_not_counted(
 
 async def test_a_task_may_cancel_itself(app: Windlass) -> None:
     @app.task
-    def changes_its_mind() -> NoReturn:
+    def cancels_itself() -> NoReturn:
         raise Cancel("not needed after all")
 
-    job: Job[Any] = await changes_its_mind.aenqueue()
+    job: Job[Any] = await cancels_itself.aenqueue()
     row = await run_to_end(app, job)
     assert (row.state, row.cancel_reason) == (State.CANCELED, "not needed after all")
-    with pytest.raises(JobFailedError, match="not needed after all") as caught:
+    with pytest.raises(JobFailedError, match="not needed after all") as raised:
         await job.aresult()
-    assert caught.value.state == "canceled"
+    assert raised.value.state == "canceled"
 
 
 async def test_a_cancel_reason_may_have_any_length(app: Windlass) -> None:
@@ -473,7 +473,7 @@ async def test_a_timeout_starts_with_the_attempt_and_not_with_the_enqueue(
     @timed.task(timeout=WAIT_TIMEOUT, max_retries=0)
     async def waits_for_hours() -> None:
         for _ in range(10):
-            await asyncio.sleep(0)  # so that a timeout could strike
+            await asyncio.sleep(0)  # a chance for the timeout to act
 
     job = await waits_for_hours.aenqueue()
     clock.advance(3600)
@@ -507,18 +507,18 @@ async def test_a_timeout_error_raised_by_the_task_is_an_ordinary_error(
 async def test_a_thread_past_its_timeout_keeps_slot_and_lease_until_it_returns(
     timed: Windlass, clock: VirtualClock
 ) -> None:
-    go, asked = threading.Event(), threading.Event()
+    go, stop_requested = threading.Event(), threading.Event()
     lease = 0.3
     calls: list[str] = []
 
-    def look(verb: str) -> None:
-        """Most of the lease passes before each extension while the thread is past its timeout."""
-        if asked.is_set() and not go.is_set():
+    def on_call(verb: str) -> None:
+        """While the thread is past its timeout, 0.9 of the lease pass before each extension."""
+        if stop_requested.is_set() and not go.is_set():
             calls.append(verb)
             if verb == "extend":
                 clock.advance(0.9 * lease)
 
-    async def more(verb: str, times: int) -> None:
+    async def wait_for_calls(verb: str, times: int) -> None:
         wanted = calls.count(verb) + times
 
         async def made() -> bool:
@@ -528,9 +528,9 @@ async def test_a_thread_past_its_timeout_keeps_slot_and_lease_until_it_returns(
         await eventually(made)
 
     @timed.task(timeout=0.05, max_retries=0)
-    def stubborn(ctx: Context) -> str:
+    def keeps_running(ctx: Context) -> str:
         assert ctx.cancel_flag.wait(WAIT_TIMEOUT)
-        asked.set()
+        stop_requested.set()
         assert go.wait(WAIT_TIMEOUT)
         return "too late"
 
@@ -538,22 +538,23 @@ async def test_a_thread_past_its_timeout_keeps_slot_and_lease_until_it_returns(
     async def next_one() -> int:
         return 1
 
-    job = await stubborn.aenqueue()
-    spy = SpyStore(timed.client().store.twin(), look)
+    job = await keeps_running.aenqueue()
+    spy = SpyStore(timed.client().store.twin(), on_call)
     async with running_worker(timed, spy, queues={"default": 1}, lease=lease):
         await wait_for_event(job, is_running)
-        follower = await next_one.aenqueue()
-        assert await asyncio.to_thread(asked.wait, WAIT_TIMEOUT)
+        queued_job = await next_one.aenqueue()
+        assert await asyncio.to_thread(stop_requested.wait, WAIT_TIMEOUT)
         try:
-            await more("extend", 4)  # the lease would be long gone, were it not kept
-            await more("expired", 2)  # and a sweep that began after that would have seen it
-            assert (await follower.arefresh()).state is State.QUEUED
+            # Without extensions the lease would expire, and a later sweep would rescue the job.
+            await wait_for_calls("extend", 4)
+            await wait_for_calls("expired", 2)
+            assert (await queued_job.arefresh()).state is State.QUEUED
             row = (await job.arefresh()).row
             assert (row.state, row.attempt, row.crash_count) == (State.RUNNING, 1, 0)
         finally:
             go.set()
         row = (await job.await_end(WAIT_TIMEOUT)).row
-        assert await follower.aresult(WAIT_TIMEOUT) == 1
+        assert await queued_job.aresult(WAIT_TIMEOUT) == 1
     assert row.state is State.FAILED
     assert row.error is not None
     assert row.error.code == TIMEOUT
@@ -569,11 +570,11 @@ async def test_an_unknown_task_is_snoozed_with_a_warning(timed: Windlass) -> Non
     store = timed.client().store
     other = Windlass("memory:")
 
-    @other.task(name="of.tomorrow")
+    @other.task(name="of.newer.deploy")
     async def task() -> None: ...
 
-    [answer] = await store.enqueue([task.new_job()])
-    job: Job[None] = Job(timed, answer.row or pytest.fail("no row"))
+    [result] = await store.enqueue([task.new_job()])
+    job: Job[None] = Job(timed, result.row or pytest.fail("no row"))
     async with running_worker(timed):
         await wait_for_event(job, lambda event: event.data.get("status") == "retrying")
     row = (await job.arefresh()).row
@@ -582,7 +583,7 @@ async def test_an_unknown_task_is_snoozed_with_a_warning(timed: Windlass) -> Non
     page = await store.events(job.id)
     assert page is not None
     [warning] = [event for event in page.events if event.type is EventType.WARNING]
-    assert b"task 'of.tomorrow' is not registered" in (warning.body or b"")
+    assert b"task 'of.newer.deploy' is not registered" in (warning.body or b"")
 
 
 class UnknownTasks:
@@ -595,15 +596,15 @@ class UnknownTasks:
     async def job(self, **options: Any) -> Job[None]:
         other = Windlass("memory:")
 
-        @other.task(name="of.tomorrow")
+        @other.task(name="of.newer.deploy")
         async def task() -> None: ...
 
-        [answer] = await self.app.client().enqueue([task.options(**options).new_job()])
-        assert answer.row is not None
-        return Job(self.app, answer.row)
+        [result] = await self.app.client().enqueue([task.options(**options).new_job()])
+        assert result.row is not None
+        return Job(self.app, result.row)
 
-    async def meet(self, job: Job[None], hours: float, *, step: float = 1800) -> JobRow:
-        """Let so many hours pass; the job is met every `step` seconds."""
+    async def run_for(self, job: Job[None], hours: float, *, step: float = 1800) -> JobRow:
+        """Let these hours pass; the worker claims the job every `step` seconds."""
         async with running_worker(self.app):
             for _ in range(int(hours * 3600 / step)):
                 self.clock.advance(step)
@@ -626,13 +627,13 @@ def unknown(timed: Windlass, clock: VirtualClock) -> UnknownTasks:
 
 async def test_a_job_of_an_unknown_task_fails_after_a_day(unknown: UnknownTasks) -> None:
     job = await unknown.job()
-    row = await unknown.meet(job, hours=24)
+    row = await unknown.run_for(job, hours=24)
     assert row.state is State.RETRYING
-    row = await unknown.meet(job, hours=1.5)
+    row = await unknown.run_for(job, hours=1.5)
     assert row.state is State.FAILED
     assert row.error is not None
     assert (row.error.code, row.error.kind) == (UNKNOWN_TASK, ErrorKind.TERMINAL)
-    with pytest.raises(JobFailedError, match=r"no worker had the task 'of.tomorrow'"):
+    with pytest.raises(JobFailedError, match=r"no worker had the task 'of.newer.deploy'"):
         await job.aresult()
 
 
@@ -641,7 +642,7 @@ async def test_the_day_of_an_unknown_task_starts_with_its_first_attempt(
 ) -> None:
     job = await unknown.job(delay="3d")
     clock.advance(3 * 86_400)
-    row = await unknown.meet(job, hours=2)
+    row = await unknown.run_for(job, hours=2)
     assert row.state is State.RETRYING
 
 
@@ -649,13 +650,13 @@ async def test_the_day_of_an_unknown_task_restarts_after_a_worker_had_it(
     unknown: UnknownTasks, clock: VirtualClock
 ) -> None:
     job = await unknown.job()
-    await unknown.meet(job, hours=20)
+    await unknown.run_for(job, hours=20)
     clock.advance(60)
     store = unknown.app.client().store
     await sweep_all(store)
-    known = await claim_one(store)  # a newer worker runs it, and it snoozes of its own accord
+    known = await claim_one(store)  # a newer worker runs the job, and its task snoozes it
     await settle_one(store, known, Snoozed(delay=10.0))
-    row = await unknown.meet(job, hours=20)
+    row = await unknown.run_for(job, hours=20)
     assert row.state is State.RETRYING
 
 
@@ -686,13 +687,13 @@ def test_invalid_worker_settings_are_refused() -> None:
 
 
 async def test_an_error_that_the_codec_cannot_encode_is_stored_without_a_body() -> None:
-    class Picky(JsonCodec):
+    class ErrorlessCodec(JsonCodec):
         def encode(self, value: Any, purpose: Purpose) -> bytes:
             if purpose is Purpose.ERROR:
                 raise RuntimeError("no key")
             return super().encode(value, purpose)
 
-    app = Windlass("memory:", codec=Picky())
+    app = Windlass("memory:", codec=ErrorlessCodec())
 
     @app.task(max_retries=0)
     async def task() -> None:

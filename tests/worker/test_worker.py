@@ -1,4 +1,4 @@
-"""A worker from its first claim to its stop, on a good store and on a bad one."""
+"""A worker from its first claim to its stop, also on a store that fails."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ async def attempts_of(job: Job[Any]) -> list[Trigger | None]:
 
 
 async def test_no_more_jobs_run_at_once_than_there_are_slots(file: Windlass) -> None:
-    now, most = 0, 0
+    now, peak = 0, 0
 
     @file.task
     async def task() -> None:
-        nonlocal now, most
+        nonlocal now, peak
         now += 1
-        most = max(most, now)
+        peak = max(peak, now)
         await asyncio.sleep(0.01)
         now -= 1
 
     await file.aenqueue_many([task.new_job() for _ in range(20)])
     worker = await run_burst(file, queues={"default": 3})
-    assert most == 3
+    assert peak == 3
     assert worker.settled == {State.SUCCEEDED: 20}
 
 
@@ -115,7 +115,7 @@ async def test_a_waiting_worker_starts_a_new_job_without_polling(file: Windlass)
             job = await task.aenqueue()
             assert await job.aresult(WAIT_TIMEOUT / 2) == 1
         worker.stop()
-        await task.aenqueue()  # wakes it, so that it sees the stop
+        await task.aenqueue()  # wakes the worker, which then detects the stop
 
 
 # -- bursts
@@ -123,13 +123,13 @@ async def test_a_waiting_worker_starts_a_new_job_without_polling(file: Windlass)
 
 async def test_a_burst_ends_when_its_queues_are_empty(app: Windlass) -> None:
     @app.task(backoff=fixed(0.01))
-    async def second_time_lucky(ctx: Context) -> None:
+    async def succeeds_on_retry(ctx: Context) -> None:
         if ctx.attempt == 1:
             raise ValueError
 
     jobs = [
-        await second_time_lucky.aenqueue(),
-        await second_time_lucky.options(delay=0.02).aenqueue(),
+        await succeeds_on_retry.aenqueue(),
+        await succeeds_on_retry.options(delay=0.02).aenqueue(),
     ]
     worker = await run_burst(app)
     assert worker.settled == {State.RETRYING: 2, State.SUCCEEDED: 2}
@@ -176,7 +176,9 @@ async def test_a_running_async_task_is_cancelled_and_may_clean_up(app: Windlass)
 async def test_a_running_thread_ends_canceled_when_it_returns(app: Windlass) -> None:
     @app.task
     def cooperative(ctx: Context) -> str:
-        return "noticed" if ctx.cancel_flag.wait(WAIT_TIMEOUT) and ctx.cancelled else "missed"
+        return (
+            "canceled" if ctx.cancel_flag.wait(WAIT_TIMEOUT) and ctx.cancelled else "not canceled"
+        )
 
     job = await cooperative.aenqueue()
     async with running_worker(app, cancel_poll_interval=0.01):
@@ -208,13 +210,13 @@ async def test_an_accepted_cancel_wins_over_a_success(app: Windlass) -> None:
 
 
 def cut_off(app: Windlass, until: threading.Event) -> SpyStore:
-    """A store that extends no lease until then: it runs out, however late the sweep comes."""
+    """Return a store that extends no lease until the event is set, so that leases expire."""
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         if verb == "extend" and not until.is_set():
-            raise StoreUnavailableError("away")
+            raise StoreUnavailableError("unavailable")
 
-    return SpyStore(app.client().store.twin(), look)
+    return SpyStore(app.client().store.twin(), on_call)
 
 
 async def test_a_lost_lease_stops_the_task_and_drops_its_result(
@@ -236,7 +238,7 @@ async def test_a_lost_lease_stops_the_task_and_drops_its_result(
     job = await task.aenqueue()
     async with running_worker(timed, cut_off(timed, lost), lease=0.3):
         await wait_for_event(job, is_running)
-        clock.advance(60)  # as if this machine had been asleep
+        clock.advance(60)  # as after a suspend of the machine
         assert await job.aresult(WAIT_TIMEOUT) == "by attempt 2"
         await asyncio.wait_for(stopped.wait(), WAIT_TIMEOUT)  # long before the worker stops
     assert (job.row.attempt, job.row.crash_count) == (2, 1)
@@ -256,7 +258,7 @@ async def test_a_thread_that_lost_its_lease_does_not_affect_the_next_attempt(
             return "stale"
         second.set()
         assert go.wait(WAIT_TIMEOUT)
-        return "the real one"
+        return "current"
 
     @timed.task
     async def after() -> int:
@@ -270,7 +272,7 @@ async def test_a_thread_that_lost_its_lease_does_not_affect_the_next_attempt(
         clock.advance(60)
         assert await asyncio.to_thread(second.wait, WAIT_TIMEOUT)
         go.set()
-        assert await job.aresult(WAIT_TIMEOUT) == "the real one"
+        assert await job.aresult(WAIT_TIMEOUT) == "current"
         assert await (await after.aenqueue()).aresult(WAIT_TIMEOUT) == 1
     assert worker.settled == {State.SUCCEEDED: 2}
 
@@ -298,7 +300,7 @@ async def test_a_stop_lets_running_tasks_finish_and_claims_no_more(app: Windlass
 
 async def test_jobs_that_exceed_the_grace_period_are_released_uncounted(file: Windlass) -> None:
     @file.task
-    async def stubborn(ctx: Context) -> int:
+    async def long_running(ctx: Context) -> int:
         if ctx.attempt == 1:
             ctx.progress(30)
             await asyncio.sleep(FOREVER)
@@ -310,7 +312,7 @@ async def test_jobs_that_exceed_the_grace_period_are_released_uncounted(file: Wi
             ctx.cancel_flag.wait(WAIT_TIMEOUT)
         return ctx.attempt
 
-    jobs: list[Job[int]] = [await stubborn.aenqueue(), await run_on_thread.aenqueue()]
+    jobs: list[Job[int]] = [await long_running.aenqueue(), await run_on_thread.aenqueue()]
     async with running_worker(file, grace=0.05):
         for job in jobs:
             await wait_for_event(job, is_running)
@@ -325,7 +327,7 @@ async def test_jobs_that_exceed_the_grace_period_are_released_uncounted(file: Wi
 
 
 async def test_a_cancelled_worker_releases_its_running_jobs(file: Windlass) -> None:
-    """As Ctrl-C does: nothing may run on without anybody to keep its lease."""
+    """Ctrl-C cancels a worker: no task may continue after the keeper has stopped."""
     ended = asyncio.Event()
 
     @file.task
@@ -372,19 +374,19 @@ async def test_jobs_survive_a_store_that_loses_requests_and_responses(app: Windl
         return await ctx.astep("piece", piece)
 
     jobs = await app.aenqueue_many([task.new_job(n) for n in range(12)])
-    bad = FaultyStore(
+    faulty = FaultyStore(
         app.client().store.twin(), Random(11).random, lose=0.2, repeat=0.2, delay=True,
         raise_lost=True,
     )  # fmt: skip
-    worker = await run_burst(app, bad, lease=WAIT_TIMEOUT)
+    worker = await run_burst(app, faulty, lease=WAIT_TIMEOUT)
     assert [await job.aresult(WAIT_TIMEOUT) for job in jobs] == list(range(12))
     assert sorted(runs) == list(range(12))
     assert {job.row.attempt for job in jobs} == {1}
     assert worker.settled == {State.SUCCEEDED: 12}
 
 
-class Breaks:
-    """Raises at the first calls of some verbs: before the call, or once it was carried out."""
+class FirstCallsFail:
+    """Raises at the first calls of some verbs, as often as given."""
 
     def __init__(self, **times: int) -> None:
         self.left = times
@@ -392,7 +394,7 @@ class Breaks:
     def __call__(self, verb: str) -> None:
         if self.left.get(verb, 0) > 0:
             self.left[verb] -= 1
-            raise StoreUnavailableError(f"{verb}: away")
+            raise StoreUnavailableError(f"{verb}: unavailable")
 
 
 @pytest.mark.parametrize("verb", ["claim", "apply", "wait", "stats", "due", "expired", "prune"])
@@ -405,29 +407,29 @@ async def test_a_store_call_that_fails_temporarily_does_not_end_the_worker(
         return 1
 
     job = await task.aenqueue()
-    breaks = Breaks(**{verb: 2})
-    spy = SpyStore(app.client().store.twin(), breaks)
+    first_calls_fail = FirstCallsFail(**{verb: 2})
+    spy = SpyStore(app.client().store.twin(), first_calls_fail)
     async with running_worker(app, spy):
         assert await job.aresult(WAIT_TIMEOUT) == 1
-    await run_burst(app, SpyStore(app.client().store.twin(), Breaks(stats=1)))
+    await run_burst(app, SpyStore(app.client().store.twin(), FirstCallsFail(stats=1)))
     assert job.row.attempt == 1
     if verb in {"claim", "apply"}:
-        assert breaks.left[verb] == 0
+        assert first_calls_fail.left[verb] == 0
         assert any("retrying" in line for line in caplog.messages)
 
 
 async def test_a_settle_whose_response_was_lost_is_repeated_and_counts_once(app: Windlass) -> None:
     settles = 0
 
-    class Forgetful(SpyStore):
+    class LostApplyResponse(SpyStore):
         async def apply(self, transitions: Any) -> Any:
             nonlocal settles
-            answers = await self.store.apply(transitions)
+            results = await self.store.apply(transitions)
             if any(transition.trigger is Trigger.SUCCEED for transition in transitions):
                 settles += 1
                 if settles == 1:
-                    raise StoreUnavailableError("the answer was lost")
-            return answers
+                    raise StoreUnavailableError("the response was lost")
+            return results
 
     @app.task
     async def task(ctx: Context) -> int:
@@ -435,7 +437,7 @@ async def test_a_settle_whose_response_was_lost_is_repeated_and_counts_once(app:
         return ctx.attempt
 
     job = await task.aenqueue()
-    worker = await run_burst(app, Forgetful(app.client().store.twin(), lambda _: None))
+    worker = await run_burst(app, LostApplyResponse(app.client().store.twin()))
     assert await job.aresult(WAIT_TIMEOUT) == 1
     assert settles == 2
     assert worker.settled == {State.SUCCEEDED: 1}
@@ -446,12 +448,12 @@ async def test_a_settle_whose_response_was_lost_is_repeated_and_counts_once(app:
 async def test_a_claim_whose_response_was_lost_loses_no_job(app: Windlass) -> None:
     claims: list[Any] = []
 
-    class Forgetful(SpyStore):
+    class LostClaimResponse(SpyStore):
         async def claim(self, claim: Any) -> Any:
             claims.append(claim.token)
             jobs = await self.store.claim(claim)
             if len(claims) == 1:
-                raise StoreUnavailableError("the answer was lost")
+                raise StoreUnavailableError("the response was lost")
             return jobs
 
     @app.task
@@ -459,20 +461,20 @@ async def test_a_claim_whose_response_was_lost_loses_no_job(app: Windlass) -> No
         return 1
 
     jobs = await app.aenqueue_many([task.new_job() for _ in range(3)])
-    await run_burst(app, Forgetful(app.client().store.twin(), lambda _: None), lease=WAIT_TIMEOUT)
+    await run_burst(app, LostClaimResponse(app.client().store.twin()), lease=WAIT_TIMEOUT)
     assert [await job.aresult(WAIT_TIMEOUT) for job in jobs] == [1, 1, 1]
     assert {job.row.attempt for job in jobs} == {1}
     assert claims[0] == claims[1] != claims[2]
 
 
 async def test_events_during_a_store_outage_are_stored_with_the_settle(app: Windlass) -> None:
-    breaks = Breaks(record=1)
+    first_calls_fail = FirstCallsFail(record=1)
     tried = asyncio.Event()
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         if verb == "record":
             tried.set()
-        breaks(verb)
+        first_calls_fail(verb)
 
     @app.task
     async def task(ctx: Context) -> None:
@@ -481,7 +483,7 @@ async def test_events_during_a_store_outage_are_stored_with_the_settle(app: Wind
         ctx.log("two")
 
     job = await task.aenqueue()
-    await run_burst(app, SpyStore(app.client().store.twin(), look))
+    await run_burst(app, SpyStore(app.client().store.twin(), on_call))
     lines = [event async for event in job.aevents() if event.type is EventType.LOG]
     assert [b"one" in (lines[0].body or b""), b"two" in (lines[1].body or b"")] == [True, True]
     assert len(lines) == 2
@@ -504,7 +506,7 @@ async def test_two_workers_share_a_queue_and_no_job_runs_twice(file: Windlass) -
     assert sum(worker.settled[State.SUCCEEDED] for worker in workers) == 200
 
 
-# -- what must not take the worker, or its neighbours, along
+# -- tasks that must not affect the worker or other jobs
 
 
 async def test_a_sync_call_on_the_worker_loop_is_refused(
@@ -515,10 +517,10 @@ async def test_a_sync_call_on_the_worker_loop_is_refused(
         return 5
 
     @file.task(max_retries=0)
-    async def careless() -> int:
+    async def calls_sync_method() -> int:
         return child.enqueue().result()
 
-    job = await careless.aenqueue()
+    job = await calls_sync_method.aenqueue()
     await run_burst(file)
     with pytest.raises(JobFailedError, match="await the async method"):
         await job.aresult(WAIT_TIMEOUT)
@@ -526,7 +528,7 @@ async def test_a_sync_call_on_the_worker_loop_is_refused(
 
 async def test_an_error_caused_by_a_release_is_not_a_failure(file: Windlass) -> None:
     @file.task(max_retries=0)
-    async def touchy(ctx: Context) -> int:
+    async def raises_when_cancelled(ctx: Context) -> int:
         if ctx.attempt == 1:
             try:
                 await asyncio.sleep(FOREVER)
@@ -534,7 +536,7 @@ async def test_an_error_caused_by_a_release_is_not_a_failure(file: Windlass) -> 
                 raise RuntimeError("not cancelled") from None
         return ctx.attempt
 
-    job = await touchy.aenqueue()
+    job = await raises_when_cancelled.aenqueue()
     async with running_worker(file, grace=0.05):
         await wait_for_event(job, is_running)
     assert await attempts_of(job) == [Trigger.RELEASE]
@@ -544,17 +546,17 @@ async def test_an_error_caused_by_a_release_is_not_a_failure(file: Windlass) -> 
 
 async def test_a_keyboard_interrupt_in_a_thread_fails_only_its_job(file: Windlass) -> None:
     @file.task(max_retries=0)
-    def rude() -> None:
+    def raises_keyboard_interrupt() -> None:
         raise KeyboardInterrupt
 
     @file.task
-    def innocent() -> int:
+    def succeeds() -> int:
         return 1
 
-    bad, good = await rude.aenqueue(), await innocent.aenqueue()
+    faulty, good = await raises_keyboard_interrupt.aenqueue(), await succeeds.aenqueue()
     await run_burst(file)
     with pytest.raises(JobFailedError, match="KeyboardInterrupt"):
-        await bad.aresult(WAIT_TIMEOUT)
+        await faulty.aresult(WAIT_TIMEOUT)
     assert await good.aresult(WAIT_TIMEOUT) == 1
 
 

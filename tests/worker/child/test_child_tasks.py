@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.process.process_table import PATIENCE, alive, until_gone, wait_for
+from tests.process.process_table import WAIT_TIMEOUT, alive, until_gone, wait_for_file
 from tests.worker.child import child_tasks
 
 from windlass import Cancel, ConfigurationError, Context, Snooze, Windlass
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def children() -> AsyncIterator[ChildExecutor]:
     """Shared, so that most tests find a warm child."""
-    children = ChildExecutor(limit=4, app=child_tasks.app, lifespan=True, grace=PATIENCE)
+    children = ChildExecutor(limit=4, app=child_tasks.app, lifespan=True, grace=WAIT_TIMEOUT)
     yield children
     await children.aclose()
 
@@ -62,11 +62,11 @@ async def begin(store: MemoryStore, hooks: AppHooks | None = None) -> Context:
 
 
 async def run(children: ChildExecutor, task: Any, context: Context, **arguments: Any) -> Any:
-    return await asyncio.wait_for(children.run(task.spec, context, arguments), 2 * PATIENCE)
+    return await asyncio.wait_for(children.run(task.spec, context, arguments), 2 * WAIT_TIMEOUT)
 
 
 def log_lines(context: Context) -> list[str]:
-    """The lines of its log since this was last asked."""
+    """Take the pending events of the context; return the lines of its log."""
     lines = [record.body for record in context.take() if record.type is EventType.LOG]
     return [JsonCodec().decode(body or b"", Purpose.EVENT)["message"] for body in lines]
 
@@ -207,9 +207,9 @@ async def test_finished_steps_are_not_run_again(
     mark = tmp_path / "mark"
     with pytest.raises(RemoteError, match="after four steps"):
         await run(children, child_tasks.steps, first, mark=str(mark))
-    again = context_of(first.job, store)  # as the next attempt would begin
-    again.job = job_json.from_json(JobRow, {**job_json.to_json(first.job), "attempt": 2})
-    assert await run(children, child_tasks.steps, again, mark=str(mark)) == ["a", "b"]
+    second = context_of(first.job, store)  # like the context of the next attempt
+    second.job = job_json.from_json(JobRow, {**job_json.to_json(first.job), "attempt": 2})
+    assert await run(children, child_tasks.steps, second, mark=str(mark)) == ["a", "b"]
     assert sorted(mark.read_text()) == list("abcd")
 
 
@@ -243,20 +243,20 @@ async def test_a_task_waits_for_a_signal_and_for_jobs(
     hooks = AppHooks()
     hooks.middleware.add(Stamp())
     context = await begin(store, hooks)
-    waits = await suspended(context)
-    assert (waits.awaits, waits.children, waits.signals) == ((), (), 0)
-    assert waits.timeout is not None
+    suspension = await suspended(context)
+    assert (suspension.awaits, suspension.children, suspension.signals) == ((), (), 0)
+    assert suspension.timeout is not None
     await store.signal([SignalRequest(job_id=context.job.id, name="go", value=b'"went"')])
 
     context = context_of(context.job, store, hooks)
-    waits = await suspended(context)
-    assert waits.awaits == tuple(child.id for child in waits.children)
-    assert [json.loads(child.payload)["order"]["day"] for child in waits.children] == [
+    suspension = await suspended(context)
+    assert suspension.awaits == tuple(child.id for child in suspension.children)
+    assert [json.loads(child.payload)["order"]["day"] for child in suspension.children] == [
         "2026-01-02", "2026-01-03",
     ]  # fmt: skip
-    assert {(child.team, child.tags) for child in waits.children} == {("ours", ("part",))}
+    assert {(child.team, child.tags) for child in suspension.children} == {("ours", ("part",))}
 
-    await store.enqueue(waits.children)
+    await store.enqueue(suspension.children)
     for row in await claim_all(store, "default"):
         await settle_one(store, row, Succeeded(result=b'{"items": ["done"]}'))
     context = context_of(context.job, store)
@@ -302,12 +302,12 @@ async def test_a_message_sent_at_the_end_of_an_attempt_belongs_to_that_attempt(
 async def test_each_child_enters_the_lifespan_once_and_leaves_it_in_order(
     store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = ChildExecutor(limit=1, app=child_tasks.app, lifespan=True, grace=PATIENCE)
+    own = ChildExecutor(limit=1, app=child_tasks.app, lifespan=True, grace=WAIT_TIMEOUT)
     monkeypatch.setenv("SAMPLE_LIFE", str(tmp_path / "broken"))
-    pid = await run(own, child_tasks.pid, await begin(store))  # no task that could see it
+    pid = await run(own, child_tasks.pid, await begin(store))  # no task that uses the lifespan
     with pytest.raises(RemoteError, match="failed to start in a child process: OSError: no such"):
         await run(own, child_tasks.pid_of, await begin(store))
-    assert not alive(pid)  # the next one gets a child that never failed
+    assert not alive(pid)  # the next job gets a new child
     mark = tmp_path / "mark"
     monkeypatch.setenv("SAMPLE_LIFE", str(mark))
     for _ in range(2):
@@ -325,7 +325,7 @@ async def test_a_crashed_child_affects_no_other_job(
     children: ChildExecutor, store: MemoryStore
 ) -> None:
     waiting = await begin(store)
-    neighbour = asyncio.ensure_future(run(children, child_tasks.stuck, waiting))
+    other_job = asyncio.ensure_future(run(children, child_tasks.stuck, waiting))
     await _pids(waiting)
     for how, message in (
         ("segfault", "was killed by SIGSEGV"),
@@ -336,20 +336,20 @@ async def test_a_crashed_child_affects_no_other_job(
         context = await begin(store)
         with pytest.raises(ProcessDiedError, match=message):
             await run(children, child_tasks.dies, context, how=how)
-        assert log_lines(context)[-1] == "100 last words"
-    assert not neighbour.done()
-    neighbour.cancel()
+        assert log_lines(context)[-1] == "100 last line"
+    assert not other_job.done()
+    other_job.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await neighbour
+        await other_job
 
 
 async def _pids(context: Context) -> list[int]:
     """Read the first log line of a hanging task: its pid and those of its children."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         while True:
             if lines := log_lines(context):
                 return [int(pid) for pid in lines[0].split()]
-            await asyncio.sleep(0.005)  # until words come from the other process
+            await asyncio.sleep(0.005)
 
 
 async def test_a_stopped_task_cleans_up_and_ends_with_its_descendants(
@@ -378,7 +378,7 @@ async def test_a_task_that_cannot_be_interrupted_is_killed_after_the_grace(
     context = await begin(store)
     running = asyncio.ensure_future(own.run(child_tasks.stuck.spec, context, {"held": str(mark)}))
     pids = await _pids(context)
-    await asyncio.to_thread(wait_for, mark)
+    await asyncio.to_thread(wait_for_file, mark)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await running
@@ -435,7 +435,7 @@ async def test_a_child_enqueues_by_its_own_app_or_reports_that_it_cannot_load_it
     (tmp_path / "shop.py").write_text(SHOP.format(flag=flag, jobs=tmp_path / "jobs.db"))
     monkeypatch.syspath_prepend(str(tmp_path))
     shop = importlib.import_module("shop")
-    own = ChildExecutor(limit=1, app=shop.app, grace=PATIENCE)
+    own = ChildExecutor(limit=1, app=shop.app, grace=WAIT_TIMEOUT)
     flag.touch()
     with pytest.raises(RemoteError, match=r"cannot start in a child.*the shop is closed") as caught:
         await run(own, shop.order, await begin(store), item="a")
@@ -504,7 +504,7 @@ async def test_a_task_of_the_main_script_runs_in_a_child(
         tmp_path / "script.py",
         stdout=asyncio.subprocess.PIPE,
     )
-    out, _ = await asyncio.wait_for(process.communicate(), 2 * PATIENCE)
+    out, _ = await asyncio.wait_for(process.communicate(), 2 * WAIT_TIMEOUT)
     assert answer in out.decode()
     assert process.returncode == 0
 
@@ -516,7 +516,7 @@ async def test_child_processes_work_with_uvloop(store: MemoryStore) -> None:
     uvloop = pytest.importorskip("uvloop")
 
     async def work() -> Any:
-        own = ChildExecutor(limit=1, app=child_tasks.app, lifespan=True, grace=PATIENCE)
+        own = ChildExecutor(limit=1, app=child_tasks.app, lifespan=True, grace=WAIT_TIMEOUT)
         result = await run(own, child_tasks.emits, context := await begin(store))
         with pytest.raises(ProcessDiedError):
             await run(own, child_tasks.dies, context, how="exit")

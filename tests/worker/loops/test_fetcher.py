@@ -1,4 +1,4 @@
-"""How a worker claims: as many as it can run, and ahead only of what runs quickly."""
+"""The fetcher claims as many jobs as it has slots, and prefetches only quick jobs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def states(jobs: list[Job[None]]) -> list[State]:
 
 
 async def calls_of(app: Windlass, verb: str, number: int) -> int:
-    """How often a worker of ten slots calls a verb of the store to work off quick jobs."""
+    """Run quick jobs on ten slots; return how often the worker called this verb of the store."""
 
     @app.task(name="quick")
     async def quick() -> None: ...
@@ -46,11 +46,11 @@ async def calls_of(app: Windlass, verb: str, number: int) -> int:
     await app.aenqueue_many([quick.new_job() for _ in range(number)])
     count = 0
 
-    def look(called: str) -> None:
+    def on_call(called: str) -> None:
         nonlocal count
         count += called == verb
 
-    await run_burst(app, SpyStore(app.client().store.twin(), look), queues={"default": 10})
+    await run_burst(app, SpyStore(app.client().store.twin(), on_call), queues={"default": 10})
     return count
 
 
@@ -153,23 +153,23 @@ async def test_a_job_canceled_while_it_waits_for_a_slot_never_starts(
 
     await app.aenqueue_many([task.new_job(0, slow=False) for _ in range(50)])
     jobs = await app.aenqueue_many([task.new_job(n, slow=True) for n in range(1, 5)])
-    looks = 0
+    reads = 0
 
-    def look(verb: str) -> None:
-        nonlocal looks
-        looks += verb == "get"
+    def on_call(verb: str) -> None:
+        nonlocal reads
+        reads += verb == "get"
 
     async def claimed() -> bool:
         return await states(jobs) == [State.RUNNING] * 4
 
     async def polled_again() -> bool:
-        return looks > asked + 1  # the first may have started before
+        return reads > reads_before + 1  # the first read may have started before the cancel
 
-    store = SpyStore(app.client().store.twin(), look)
+    store = SpyStore(app.client().store.twin(), on_call)
     async with running_worker(app, store, queues={"default": 1}, cancel_poll_interval=0.01):
         await eventually(claimed)
         assert await jobs[2].acancel() is State.RUNNING
-        asked = looks
+        reads_before = reads
         await eventually(polled_again)
         go.set()
         ended = [(await job.await_end(WAIT_TIMEOUT)).state for job in jobs]
@@ -195,20 +195,20 @@ async def test_a_claim_whose_response_was_lost_is_repeated_with_its_token(app: W
 
     job = await task.aenqueue()
     store = app.client().store.twin()
-    lost = 1
+    to_lose = 1
 
-    class Deaf(SpyStore):
+    class LostResponse(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-            nonlocal lost
-            answer = await call()
-            if verb == "claim" and answer and lost:
-                lost -= 1
-                raise StoreUnavailableError("the answer was lost")
-            return answer
+            nonlocal to_lose
+            result = await call()
+            if verb == "claim" and result and to_lose:
+                to_lose -= 1
+                raise StoreUnavailableError("the response was lost")
+            return result
 
-    async with running_worker(app, Deaf(store, lambda _: None)):
+    async with running_worker(app, LostResponse(store)):
         row = (await job.await_end(WAIT_TIMEOUT)).row
-    assert (row.state, row.attempt, lost) == (State.SUCCEEDED, 1, 0)
+    assert (row.state, row.attempt, to_lose) == (State.SUCCEEDED, 1, 0)
 
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["stopped", "cancelled"])
@@ -216,29 +216,29 @@ async def test_a_claim_whose_response_was_lost_is_repeated_with_its_token(app: W
 async def test_a_stop_releases_the_jobs_of_a_claim_without_response(
     app: Windlass, executed: bool, cancelled: bool
 ) -> None:
-    """Whether the worker is stopped or cut off before it could ask again."""
+    """The worker is stopped or cancelled before it can repeat the claim."""
 
     @app.task
     async def task() -> None: ...
 
     job = await task.aenqueue()
-    asked = 0
+    claims = 0
 
-    class Deaf(SpyStore):
+    class UnansweredClaims(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-            nonlocal asked
+            nonlocal claims
             if verb != "claim":
                 return await call()
-            asked += 1
-            if asked > 2:
+            claims += 1
+            if claims > 2:
                 return await call()
             if executed:
                 await call()
-            if asked == 1:
+            if claims == 1:
                 running.cancel() if cancelled else worker.stop()
-            raise StoreUnavailableError("no answer came")
+            raise StoreUnavailableError("no response")
 
-    worker = make_worker(app, Deaf(app.client().store.twin(), lambda _: None))
+    worker = make_worker(app, UnansweredClaims(app.client().store.twin()))
     running = asyncio.create_task(worker.run())
     await asyncio.wait({running}, timeout=WAIT_TIMEOUT)
     assert running.cancelled() is cancelled
@@ -247,38 +247,38 @@ async def test_a_stop_releases_the_jobs_of_a_claim_without_response(
 
 
 async def test_a_claim_repeated_during_a_stop_claims_no_further_job(app: Windlass) -> None:
-    """Even if it is carried out, and never answered."""
+    """Also if the store executes the repeated claim and never responds."""
 
     @app.task
     async def task() -> None: ...
 
     job = await task.aenqueue()
-    asked, go = 0, asyncio.Event()
+    claims, go = 0, asyncio.Event()
 
-    class Mute(SpyStore):
+    class LateResponse(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-            nonlocal asked
+            nonlocal claims
             if verb != "claim":
                 return await call()
-            asked += 1
-            if asked == 1:
+            claims += 1
+            if claims == 1:
                 worker.stop()
-                raise StoreUnavailableError("it never arrived")
-            answer = await call()
+                raise StoreUnavailableError("the request was lost")
+            result = await call()
             await go.wait()
-            return answer
+            return result
 
-    worker = make_worker(app, Mute(app.client().store.twin(), lambda _: None), release_timeout=0.1)
+    worker = make_worker(app, LateResponse(app.client().store.twin()), release_timeout=0.1)
     await asyncio.wait_for(worker.run(), WAIT_TIMEOUT)
     go.set()
-    assert asked == 2
+    assert claims == 2
     assert ((await job.arefresh()).state, job.row.attempt) == (State.QUEUED, 0)
 
 
 async def test_jobs_claimed_during_a_stop_are_released_while_others_run(
     app: Windlass,
 ) -> None:
-    started, asked, go, gate = (asyncio.Event() for _ in range(4))
+    started, response_lost, go, gate = (asyncio.Event() for _ in range(4))
 
     @app.task(queue="slow")
     async def slow() -> None:
@@ -291,21 +291,21 @@ async def test_jobs_claimed_during_a_stop_are_released_while_others_run(
     running = await slow.aenqueue()
     lose = False
 
-    class Late(SpyStore):
+    class LostThenLate(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
             nonlocal lose
-            answer = await call()
-            if verb == "claim" and lose and not asked.is_set():
-                if not answer:
-                    return answer
-                asked.set()
+            result = await call()
+            if verb == "claim" and lose and not response_lost.is_set():
+                if not result:
+                    return result
+                response_lost.set()
                 worker.stop()
-                raise StoreUnavailableError("the answer was lost")
-            if verb == "claim" and asked.is_set():
+                raise StoreUnavailableError("the response was lost")
+            if verb == "claim" and response_lost.is_set():
                 await go.wait()
-            return answer
+            return result
 
-    store = Late(app.client().store.twin(), lambda _: None)
+    store = LostThenLate(app.client().store.twin())
     worker = make_worker(
         app, store, queues={"slow": 1, "default": 1}, release_timeout=0.05, grace=HOUR
     )
@@ -313,8 +313,8 @@ async def test_jobs_claimed_during_a_stop_are_released_while_others_run(
     await asyncio.wait_for(started.wait(), WAIT_TIMEOUT)
     lose = True
     job = await task.aenqueue()
-    await asyncio.wait_for(asked.wait(), WAIT_TIMEOUT)
-    done, _ = await asyncio.wait({working}, timeout=0.5)  # much longer than the patience at the end
+    await asyncio.wait_for(response_lost.wait(), WAIT_TIMEOUT)
+    done, _ = await asyncio.wait({working}, timeout=0.5)  # much longer than the release timeout
     assert not done
     go.set()
 
@@ -346,7 +346,7 @@ async def test_a_slot_freed_during_a_claim_is_not_overlooked(app: Windlass) -> N
 
 
 async def test_thousands_of_jobs_may_end_as_soon_as_they_start(app: Windlass) -> None:
-    """As those do that were canceled, or lost, while they waited for a slot."""
+    """Jobs do so if they were canceled, or lost their lease, while they waited for a slot."""
 
     @app.task
     async def task() -> None: ...
@@ -357,9 +357,9 @@ async def test_thousands_of_jobs_may_end_as_soon_as_they_start(app: Windlass) ->
     def start(attempt: RunningAttempt) -> None:
         nonlocal started
         started += 1
-        fetching.slot_freed(attempt.job.queue)
+        fetcher_under_test.slot_freed(attempt.job.queue)
 
-    fetching = fetcher.Fetcher(
+    fetcher_under_test = fetcher.Fetcher(
         app.client().store,
         config(queues={"default": 3000}, burst=True),
         on_claimed=lambda rows, sent_at: [RunningAttempt(row, row.lease, sent_at) for row in rows],
@@ -368,7 +368,7 @@ async def test_thousands_of_jobs_may_end_as_soon_as_they_start(app: Windlass) ->
         busy=asyncio.Event(),
         tasks=Registry(),
     )
-    await asyncio.wait_for(fetching.run(), WAIT_TIMEOUT)
+    await asyncio.wait_for(fetcher_under_test.run(), WAIT_TIMEOUT)
     assert started == 3000
 
 
@@ -381,25 +381,25 @@ async def test_a_repeated_claim_counts_its_leases_from_the_first_call(app: Windl
     sent: list[float] = []
     loop = asyncio.get_running_loop()
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         if verb == "claim" and not first:
             first.append(loop.time())
-            raise StoreUnavailableError("the answer was lost")
+            raise StoreUnavailableError("the response was lost")
 
     def on_claimed(rows: list[JobRow], sent_at: float) -> list[RunningAttempt]:
         sent.append(sent_at)
         return [RunningAttempt(row, row.lease, sent_at) for row in rows]
 
-    fetching = fetcher.Fetcher(
-        SpyStore(app.client().store, look),
+    fetcher_under_test = fetcher.Fetcher(
+        SpyStore(app.client().store, on_call),
         config(burst=True),
         on_claimed=on_claimed,
-        start=lambda attempt: fetching.slot_freed(attempt.job.queue),
+        start=lambda attempt: fetcher_under_test.slot_freed(attempt.job.queue),
         release=lambda _: None,
         busy=asyncio.Event(),
         tasks=Registry(),
     )
-    await asyncio.wait_for(fetching.run(), WAIT_TIMEOUT)
+    await asyncio.wait_for(fetcher_under_test.run(), WAIT_TIMEOUT)
     assert sent[0] <= first[0]
 
 
@@ -410,19 +410,19 @@ async def test_jobs_claimed_while_the_worker_is_cancelled_are_released(
     async def task() -> None: ...
 
     job = await task.aenqueue()
-    asked, go = asyncio.Event(), asyncio.Event()
+    claimed, go = asyncio.Event(), asyncio.Event()
 
-    class Slow(SpyStore):
+    class SlowClaim(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-            answer = await call()
+            result = await call()
             if verb == "claim":
-                asked.set()
+                claimed.set()
                 await go.wait()
-            return answer
+            return result
 
-    worker = make_worker(app, Slow(app.client().store.twin(), lambda _: None))
+    worker = make_worker(app, SlowClaim(app.client().store.twin()))
     running = asyncio.create_task(worker.run())
-    await asyncio.wait_for(asked.wait(), WAIT_TIMEOUT)
+    await asyncio.wait_for(claimed.wait(), WAIT_TIMEOUT)
     running.cancel()
     await asyncio.sleep(0)
     go.set()
@@ -497,5 +497,5 @@ def test_a_short_interval_does_not_change_the_prefetch() -> None:
     slots.update_prefetch(1.105)
     assert slots.prefetch == queue_slots.MAX_PREFETCH
 
-    slots.update_prefetch(1.3)  # jobs that became slow lower it
+    slots.update_prefetch(1.3)  # slower jobs lower the prefetch
     assert slots.prefetch == 5

@@ -1,4 +1,4 @@
-"""A worker shows itself to others while it lives, and `why` looks there."""
+"""The presence record of a worker, and the diagnoses that clients derive from it."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ async def store(clock: VirtualClock) -> AsyncIterator[MemoryStore]:
         yield store
 
 
-def registrar(
-    store: Store, heartbeat: float = 10.0, last_claim: Callable[[], float | None] = lambda: None
+def make_presence(
+    store: Store, interval: float = 10.0, last_claim: Callable[[], float | None] = lambda: None
 ) -> Presence:
     app = Windlass("memory:")
 
     @app.task(name="new", aliases=("old",))
     def task() -> None: ...
 
-    config = replace(CONFIG, presence_interval=heartbeat)
+    config = replace(CONFIG, presence_interval=interval)
     return Presence(store, app.tasks, config, running=lambda: 3, last_claim=last_claim)
 
 
 async def test_a_running_worker_publishes_its_presence_record(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    one = registrar(store)
-    await one.publish()
+    presence = make_presence(store)
+    await presence.publish()
     started = clock.now()
     clock.advance(5)
-    await one.publish()
+    await presence.publish()
     [worker] = await Client(store).workers()
     assert (worker.name, worker.pid, worker.running) == ("w-1", os.getpid(), 3)
     assert (worker.started_at, worker.seen_at) == (started, clock.now())
@@ -76,16 +76,16 @@ async def test_a_running_worker_publishes_its_presence_record(
 
 async def test_the_last_claim_is_in_store_time(store: MemoryStore, clock: VirtualClock) -> None:
     claimed = asyncio.get_running_loop().time() - 60
-    card = await registrar(store, last_claim=lambda: claimed).publish()
-    assert card.last_claim_at is not None
-    age = (clock.now() - card.last_claim_at) / SECOND
+    record = await make_presence(store, last_claim=lambda: claimed).publish()
+    assert record.last_claim_at is not None
+    age = (clock.now() - record.last_claim_at) / SECOND
     assert 60 <= age < 60 + WAIT_TIMEOUT
 
 
 async def test_the_record_of_a_dead_worker_expires_after_three_intervals(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    await registrar(store).publish()
+    await make_presence(store).publish()
     clock.advance(29)
     assert len(await Client(store).workers()) == 1
     clock.advance(2)
@@ -93,16 +93,16 @@ async def test_the_record_of_a_dead_worker_expires_after_three_intervals(
 
 
 async def test_a_stopped_worker_deletes_its_record(store: MemoryStore) -> None:
-    shown = asyncio.Event()
+    published = asyncio.Event()
 
-    class Told(SpyStore):
+    class PutNotifier(SpyStore):
         async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
-            answers = await super().put_records(puts)
-            shown.set()
-            return answers
+            results = await super().put_records(puts)
+            published.set()
+            return results
 
-    running = asyncio.create_task(registrar(Told(store, lambda _: None)).run())
-    await asyncio.wait_for(shown.wait(), WAIT_TIMEOUT)
+    running = asyncio.create_task(make_presence(PutNotifier(store)).run())
+    await asyncio.wait_for(published.wait(), WAIT_TIMEOUT)
     assert len(await Client(store).workers()) == 1
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -116,22 +116,22 @@ async def test_a_store_outage_logs_one_warning_and_does_not_end_the_loop(
     calls = 0
     back = asyncio.Event()
 
-    def snapshot(verb: str) -> None:
+    def on_call(verb: str) -> None:
         nonlocal calls
         if verb == "ping":
             calls += 1
             if calls <= 3:
-                raise StoreUnavailableError("gone fishing")
+                raise StoreUnavailableError("unavailable")
         if verb == "put_records":
             back.set()
 
-    running = asyncio.create_task(registrar(SpyStore(store, snapshot), heartbeat=0.001).run())
+    running = asyncio.create_task(make_presence(SpyStore(store, on_call), interval=0.001).run())
     with caplog.at_level(logging.WARNING):
         await asyncio.wait_for(back.wait(), WAIT_TIMEOUT)
     running.cancel()
     await asyncio.wait({running})
     assert [record.message for record in caplog.records] == [
-        "Updating the presence record failed: gone fishing"
+        "Updating the presence record failed: unavailable"
     ]
 
 
@@ -140,29 +140,29 @@ async def test_a_hanging_store_does_not_delay_the_stop(
 ) -> None:
     monkeypatch.setattr("windlass.worker.loops.presence.DELETE_TIMEOUT", 0.01)
 
-    class Stuck(SpyStore):
+    class HangingDelete(SpyStore):
         async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
             await asyncio.Event().wait()
 
-    one = registrar(Stuck(store, lambda _: None))
-    running = asyncio.create_task(one.run())
+    presence = make_presence(HangingDelete(store))
+    running = asyncio.create_task(presence.run())
     await asyncio.sleep(0)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(running, WAIT_TIMEOUT)
 
 
-# -- what a client makes of it
+# -- diagnosis and readiness
 
 
 async def reasons(store: Store, job_id: UUID) -> list[ReasonCode]:
-    return [one.code for one in (await Client(store).why(job_id)).reasons]
+    return [reason.code for reason in (await Client(store).why(job_id)).reasons]
 
 
 async def test_why_reports_missing_workers_pauses_and_queue_position(store: MemoryStore) -> None:
     job = await enqueue_one(store, task="new")
     assert await reasons(store, job.id) == [ReasonCode.NO_WORKER]
-    await registrar(store).publish()
+    await make_presence(store).publish()
     assert await reasons(store, job.id) == [ReasonCode.READY]
     await enqueue_one(store, task="new", priority=1)
     await enqueue_one(store, task="new", priority=-1)
@@ -174,7 +174,7 @@ async def test_why_reports_missing_workers_pauses_and_queue_position(store: Memo
 
 
 async def test_why_counts_the_jobs_ahead_on_all_pages_up_to_a_limit(store: MemoryStore) -> None:
-    await registrar(store).publish()
+    await make_presence(store).publish()
     await store.enqueue([make_job(task="new") for _ in range(COUNT_AHEAD - 1)])
     last = await enqueue_one(store, task="new")
     assert f"{COUNT_AHEAD - 1} jobs are ahead" in str(await Client(store).why(last.id))
@@ -185,7 +185,7 @@ async def test_why_counts_the_jobs_ahead_on_all_pages_up_to_a_limit(store: Memor
 
 
 async def test_why_reports_busy_slots_and_a_running_job(store: MemoryStore) -> None:
-    await registrar(store).publish()
+    await make_presence(store).publish()
     running = await start_one(store, task="new", queue="media")
     job = await enqueue_one(store, task="new", queue="media")
     assert await reasons(store, running.id) == [ReasonCode.RUNNING]
@@ -209,15 +209,15 @@ def test_a_job_handle_explains_why_without_an_event_loop() -> None:
         app.close()
 
 
-class Stuck(SpyStore):
-    """Its claims are answered only while they may be; all the rest goes on."""
+class PausableClaims(SpyStore):
+    """Blocks each claim while `may_claim` is not set; other calls are not affected."""
 
     def __init__(self, store: Store, may_claim: asyncio.Event) -> None:
-        super().__init__(store, lambda _: None)
+        super().__init__(store)
         self._may_claim = may_claim
 
-    def wrap(self, store: Store) -> Stuck:
-        return Stuck(store, self._may_claim)
+    def wrap(self, store: Store) -> PausableClaims:
+        return PausableClaims(store, self._may_claim)
 
     async def claim(self, claim: Claim) -> list[JobRow]:
         await self._may_claim.wait()
@@ -233,7 +233,7 @@ async def test_a_worker_that_stopped_claiming_is_unresponsive_and_not_ready() ->
     may_claim = asyncio.Event()
     may_claim.set()
     client = app.client()
-    store = Stuck(client.store.twin(), may_claim)
+    store = PausableClaims(client.store.twin(), may_claim)
     async with running_worker(app, store, presence_interval=0.05, name="w-1") as worker:
         await (await send.aenqueue()).await_end(WAIT_TIMEOUT)
         assert (await worker.ready()).ready
@@ -242,7 +242,7 @@ async def test_a_worker_that_stopped_claiming_is_unresponsive_and_not_ready() ->
         job = await send.aenqueue()
 
         async def unresponsive() -> bool:
-            return [one.unresponsive for one in await client.workers()] == [True]
+            return [record.unresponsive for record in await client.workers()] == [True]
 
         await eventually(unresponsive)
         [problem] = (await worker.ready()).problems
@@ -264,15 +264,15 @@ async def test_a_worker_with_busy_slots_is_not_unresponsive(
     free = 0
     long_ago = asyncio.get_running_loop().time() - 3600
     app = Windlass("memory:")
-    one = Presence(
+    presence = Presence(
         store, app.tasks, CONFIG, running=lambda: 3, last_claim=lambda: long_ago, free=lambda: free
     )
-    assert not (await one.snapshot()).unresponsive
+    assert not (await presence.snapshot()).unresponsive
     clock.advance(60)
-    free = 1  # and its next claim is on its way
-    assert not (await one.snapshot()).unresponsive
+    free = 1  # a slot became free just now, and the next claim follows
+    assert not (await presence.snapshot()).unresponsive
     clock.advance(60)
-    assert (await one.snapshot()).unresponsive
+    assert (await presence.snapshot()).unresponsive
     await app.aclose()
 
 
@@ -284,18 +284,18 @@ async def test_a_worker_that_stops_or_cannot_reach_its_store_is_not_ready() -> N
     async def hold() -> None:
         await go.wait()
 
-    away = False
+    unavailable = False
 
-    def snapshot(verb: str) -> None:
-        if away and verb == "ping":
-            raise StoreUnavailableError("gone fishing")
+    def on_call(verb: str) -> None:
+        if unavailable and verb == "ping":
+            raise StoreUnavailableError("unavailable")
 
     job = await hold.aenqueue()
-    async with running_worker(app, SpyStore(app.client().store.twin(), snapshot)) as worker:
+    async with running_worker(app, SpyStore(app.client().store.twin(), on_call)) as worker:
         await wait_for_event(job, is_running)
-        away = True
-        assert (await worker.ready()).problems == ("the store cannot be reached: gone fishing",)
-        away = False
+        unavailable = True
+        assert (await worker.ready()).problems == ("the store cannot be reached: unavailable",)
+        unavailable = False
         worker.stop()
         [problem] = (await worker.ready()).problems
         assert problem.endswith("is shutting down and claims no more jobs")
@@ -304,13 +304,13 @@ async def test_a_worker_that_stops_or_cannot_reach_its_store_is_not_ready() -> N
 
 
 async def test_a_store_that_does_not_respond_in_time_is_not_ready() -> None:
-    class Silent(SpyStore):
+    class UnansweredPing(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
             if verb == "ping":
                 await asyncio.Event().wait()
             return await call()
 
-    client = Client(Silent(MemoryStore(), lambda _: None))
+    client = Client(UnansweredPing(MemoryStore()))
     ready = await client.readiness(timeout=0.01)
     assert ready.problems == ("the store cannot be reached: no answer within 0.01 s",)
     await client.store.close()

@@ -1,4 +1,4 @@
-"""Ticks become jobs: one each, in time, whatever the others do and however often one dies."""
+"""Each tick of a schedule becomes one job, also with many tickers and after crashes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def add(store: Store, name: str = "often", **values: Any) -> Schedule:
 
 
 async def jobs(store: Store) -> list[JobRow]:
-    """Oldest first."""
+    """Return all jobs, oldest first."""
     return [*(await store.find(Query(limit=1000))).rows][::-1]
 
 
@@ -58,26 +58,26 @@ async def ticks(store: Store) -> list[str]:
     return [row.headers["schedule-tick"] for row in await jobs(store)]
 
 
-# -- what it costs, and how long it waits
+# -- cost and wait times
 
 
 async def test_a_ticker_without_schedules_costs_one_read(store: MemoryStore) -> None:
-    asked: list[str] = []
-    assert await Ticker(SpyStore(store, asked.append)).once() == RELOAD_INTERVAL
-    assert asked == ["list_records"]
+    verbs: list[str] = []
+    assert await Ticker(SpyStore(store, verbs.append)).once() == RELOAD_INTERVAL
+    assert verbs == ["list_records"]
 
 
 async def test_between_ticks_only_schedules_and_clock_are_read(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store)
-    asked: list[str] = []
-    ticker = Ticker(SpyStore(store, asked.append))
+    verbs: list[str] = []
+    ticker = Ticker(SpyStore(store, verbs.append))
     await ticker.once()
-    asked.clear()
+    verbs.clear()
     clock.advance(30)
     assert await ticker.once() == RELOAD_INTERVAL
-    assert set(asked) == {"list_records", "ping"}
+    assert set(verbs) == {"list_records", "ping"}
 
 
 async def test_the_ticker_waits_for_the_next_tick_or_the_reload_interval(
@@ -129,14 +129,14 @@ async def test_many_concurrent_tickers_enqueue_one_job(
 async def test_a_crash_between_the_enqueue_and_the_mark_repeats_no_job(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    def dies(verb: str) -> None:
+    def fail_put(verb: str) -> None:
         if verb == "put_records":
             raise StoreUnavailableError("killed")
 
     await add(store)
     clock.advance(60)
     with pytest.raises(StoreUnavailableError):
-        await Ticker(SpyStore(store, dies)).once()
+        await Ticker(SpyStore(store, fail_put)).once()
     assert len(await ticks(store)) == 1
     await Ticker(store).once()
     assert len(await ticks(store)) == 1
@@ -160,7 +160,7 @@ async def test_a_tick_whose_job_was_deleted_is_not_enqueued_again(
 async def test_a_ticker_that_loses_a_mark_reads_again_at_once(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    class Beaten(SpyStore):
+    class SlowerThanAnother(SpyStore):
         async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
             await Ticker(store).once()
             clock.advance(120)
@@ -168,7 +168,7 @@ async def test_a_ticker_that_loses_a_mark_reads_again_at_once(
 
     await add(store, missed="all")
     clock.advance(60)
-    slow = Ticker(Beaten(store, lambda _: None))
+    slow = Ticker(SlowerThanAnother(store))
     assert await slow.once() == 0.0
     assert len(await ticks(store)) == 1
     await Ticker(store).once()
@@ -180,12 +180,14 @@ async def test_a_mark_is_read_again_after_its_maximum_age(
 ) -> None:
     now = 0.0
 
-    class Held(SpyStore):
+    class DelayedRead(SpyStore):
         async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
             nonlocal now
             found = await super().get_records(kind, keys)
             if now == 0.0:
-                now += module.MARK_MAX_AGE + 1  # while others made the job, ran it and deleted it
+                now += (
+                    module.MARK_MAX_AGE + 1
+                )  # meanwhile another ticker enqueues the job, and it is run and deleted
                 await Ticker(store).once()
                 row = await claim_one(store)
                 await settle_one(store, row, Succeeded())
@@ -194,7 +196,7 @@ async def test_a_mark_is_read_again_after_its_maximum_age(
 
     await add(store)
     clock.advance(60)
-    ticker = Ticker(Held(store, lambda _: None), clock=lambda: now)
+    ticker = Ticker(DelayedRead(store), clock=lambda: now)
     assert await ticker.once() == 0.0
     assert await ticker.once() == RELOAD_INTERVAL
     assert await jobs(store) == []
@@ -206,7 +208,7 @@ async def test_a_clock_set_back_repeats_no_tick_and_stops_no_schedule(
     await add(store, missed="skip")
     ticker = Ticker(store)
     clock.advance("10h")
-    await ticker.once()  # by the wrong time, the next tick is ten hours away
+    await ticker.once()  # the wrong clock is ten hours ahead
     clock.advance(-36_000.0 + 60)
     await ticker.once()
     clock.advance(-30)
@@ -214,7 +216,7 @@ async def test_a_clock_set_back_repeats_no_tick_and_stops_no_schedule(
     clock.advance(90)
     await ticker.once()
     assert await ticks(store) == ["2026-01-01T10:00:00Z"], (
-        "the mark is at ten o'clock: until then each tick has been seen to"
+        "the mark is at 10:00: ticks before it are done"
     )
 
 
@@ -230,7 +232,7 @@ async def test_before_the_first_tick_a_clock_set_back_moves_the_next_tick(
     assert await ticks(store) == ["2026-01-01T00:30:00Z"]
 
 
-# -- what was missed
+# -- missed ticks
 
 
 @pytest.mark.parametrize(
@@ -267,12 +269,12 @@ async def test_many_missed_ticks_are_enqueued_in_batches_without_a_wait(
 
 async def test_ticks_during_a_pause_are_skipped(store: MemoryStore, clock: VirtualClock) -> None:
     await add(store, every="1h", missed="all")
-    ticker, table = Ticker(store), ScheduleRecords(store)
+    ticker, records = Ticker(store), ScheduleRecords(store)
     await ticker.once()
-    await table.pause("often")
+    await records.pause("often")
     clock.advance("5h30m")
     assert await ticker.once() == RELOAD_INTERVAL
-    await table.pause("often", paused=False)
+    await records.pause("often", paused=False)
     await ticker.once()
     assert await ticks(store) == []
     clock.advance("30m")
@@ -280,20 +282,20 @@ async def test_ticks_during_a_pause_are_skipped(store: MemoryStore, clock: Virtu
     assert await ticks(store) == ["2026-01-01T06:00:00Z"]
 
 
-# -- one bad schedule among others
+# -- an invalid schedule among others
 
 
 async def test_an_undecodable_schedule_delays_no_other(
     store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = await add(store)
-    strange = replace(
+    unknown_zone = replace(
         start_schedule(made, clock.now()), cron="* * * * *", every=None, tz="Mars/Olympus"
     )
     await store.put_records(
         [
             Put(kind=SCHEDULE, key="a", value=b'{"from":"the future"}'),
-            Put(kind=SCHEDULE, key="z", value=strange.encode()),
+            Put(kind=SCHEDULE, key="z", value=unknown_zone.encode()),
         ]
     )
     ticker = Ticker(store)
@@ -302,7 +304,7 @@ async def test_an_undecodable_schedule_delays_no_other(
     await ticker.once()
     assert len(await ticks(store)) == 1
     messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == 2, "each once, not at every reload"
+    assert len(messages) == 2, "each warning once, not at every reload"
     assert messages[1] == (
         "schedule 'z' is skipped by this worker: unknown time zone 'Mars/Olympus'; "
         'write one such as "Europe/Berlin"'
@@ -361,12 +363,12 @@ async def test_a_refused_job_is_logged_and_stops_no_schedule(
 async def test_middleware_sees_each_job_and_cannot_change_its_id(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    def tagging(new: NewJob) -> NewJob:
+    def add_tag(new: NewJob) -> NewJob:
         return replace(new, tags=("seen",), id=make_job().id)
 
     await add(store)
     clock.advance(60)
-    await asyncio.gather(*(Ticker(store, prepare=tagging).once() for _ in range(3)))
+    await asyncio.gather(*(Ticker(store, prepare=add_tag).once() for _ in range(3)))
     [row] = await jobs(store)
     assert row.tags == ("seen",)
 
@@ -374,7 +376,7 @@ async def test_middleware_sees_each_job_and_cannot_change_its_id(
 async def test_middleware_that_raises_skips_one_tick(
     store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def picky(new: NewJob) -> NewJob:
+    def reject_bad(new: NewJob) -> NewJob:
         if new.headers["schedule"] == "bad":
             raise ValueError("not this one")
         return new
@@ -382,7 +384,7 @@ async def test_middleware_that_raises_skips_one_tick(
     await add(store, "bad")
     await add(store, "good")
     clock.advance(60)
-    ticker = Ticker(store, prepare=picky)
+    ticker = Ticker(store, prepare=reject_bad)
     assert await ticker.once() == RELOAD_INTERVAL
     assert [row.headers["schedule"] for row in await jobs(store)] == ["good"]
     assert "schedule 'bad': could not create the job of a tick" in caplog.text
@@ -393,24 +395,24 @@ async def test_a_store_outage_does_not_end_the_ticker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(module, "RETRY_DELAY", 0.001)
-    failures: list[Exception] = [StoreUnavailableError("away"), RuntimeError("odd")] * 2
+    failures: list[Exception] = [StoreUnavailableError("unavailable"), RuntimeError("odd")] * 2
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         if verb == "enqueue" and failures:
             raise failures.pop(0)
 
     await add(store)
     clock.advance(60)
-    ticking = asyncio.create_task(Ticker(SpyStore(store, look)).run())
-    await eventually(lambda: _some(store))
-    ticking.cancel()
-    await asyncio.wait({ticking})
+    running = asyncio.create_task(Ticker(SpyStore(store, on_call)).run())
+    await eventually(lambda: _has_jobs(store))
+    running.cancel()
+    await asyncio.wait({running})
     messages = [record.getMessage() for record in caplog.records]
-    assert messages.count("Enqueueing scheduled jobs failed; retrying: away") == 1
+    assert messages.count("Enqueueing scheduled jobs failed; retrying: unavailable") == 1
     assert messages.count("Enqueueing scheduled jobs failed; retrying") == 2
 
 
-async def _some(store: Store) -> bool:
+async def _has_jobs(store: Store) -> bool:
     return bool(await jobs(store))
 
 
@@ -420,13 +422,13 @@ async def _some(store: Store) -> bool:
 async def test_added_changed_and_deleted_schedules_are_read_at_the_next_reload(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    ticker, table = Ticker(store), ScheduleRecords(store)
+    ticker, records = Ticker(store), ScheduleRecords(store)
     await ticker.once()
     await add(store)
     clock.advance(60)
     await ticker.once()
     assert len(await ticks(store)) == 1
-    await table.delete("often")
+    await records.delete("often")
     assert await store.list_records(MARK) == []
     await add(store, every="1h")
     clock.advance("1m")
@@ -448,17 +450,20 @@ async def test_schedules_on_all_pages_are_read(
     for number in range(5):
         await add(store, f"s{number}")
     clock.advance(60)
-    asked: list[str] = []
-    await Ticker(Paged(store, asked.append)).once()
+    verbs: list[str] = []
+    await Ticker(Paged(store, verbs.append)).once()
     assert len(await ticks(store)) == 5
-    assert asked.count("enqueue") == 3
+    assert verbs.count("enqueue") == 3
 
 
-# -- what code declares
+# -- schedules declared in code
 
 
 def declared(*made: Schedule) -> Iterable[Schedule]:
-    return [replace(one, declared=f"{one.timing}{one.job.payload!r}") for one in made]
+    return [
+        replace(schedule, declared=f"{schedule.timing}{schedule.job.payload!r}")
+        for schedule in made
+    ]
 
 
 async def test_a_weekly_tick_fires_although_workers_restart_daily(
@@ -474,11 +479,11 @@ async def test_a_weekly_tick_fires_although_workers_restart_daily(
 
 
 async def test_an_unchanged_declaration_is_not_written(store: MemoryStore) -> None:
-    one = make_schedule("one", make_job(task="report"), every="1h")
-    await Ticker(store, schedules=lambda: declared(one)).declare()
-    asked: list[str] = []
-    await Ticker(SpyStore(store, asked.append), schedules=lambda: declared(one)).declare()
-    assert "put_records" not in asked
+    schedule = make_schedule("hourly", make_job(task="report"), every="1h")
+    await Ticker(store, schedules=lambda: declared(schedule)).declare()
+    verbs: list[str] = []
+    await Ticker(SpyStore(store, verbs.append), schedules=lambda: declared(schedule)).declare()
+    assert "put_records" not in verbs
 
 
 async def test_a_schedule_that_cannot_be_stored_delays_no_other(
@@ -487,22 +492,22 @@ async def test_a_schedule_that_cannot_be_stored_delays_no_other(
     large = make_schedule("large", make_job(payload=b"x" * 1_000_000), every="1h")
     small = make_schedule("small", make_job(), every="1h")
     await Ticker(store, schedules=lambda: declared(large, small)).declare()
-    assert [one.name for one in await ScheduleRecords(store).list()] == ["small"]
+    assert [info.name for info in await ScheduleRecords(store).list()] == ["small"]
     assert "could not store schedule 'large' of the app" in caplog.text
 
 
 async def test_two_workers_that_start_at_once_declare_one_schedule(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    class Slow(SpyStore):
+    class YieldingPut(SpyStore):
         async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
             await asyncio.sleep(0)
             return await super().put_records(puts)
 
-    def one() -> Iterable[Schedule]:  # each process makes an id of its own
+    def one() -> Iterable[Schedule]:  # each process creates its own id
         return declared(make_schedule("one", make_job(task="report"), every="1m"))
 
-    tickers = [Ticker(Slow(store, lambda _: None), schedules=one) for _ in range(4)]
+    tickers = [Ticker(YieldingPut(store), schedules=one) for _ in range(4)]
     await asyncio.gather(*(ticker.declare() for ticker in tickers))
     clock.advance(60)
     await asyncio.gather(*(ticker.once() for ticker in tickers))

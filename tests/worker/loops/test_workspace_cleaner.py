@@ -1,4 +1,4 @@
-"""Workspaces: there while a job may need them, gone when it cannot."""
+"""Workspaces are kept while a job may need them, and removed afterwards."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ async def app(data: Path) -> AsyncIterator[Windlass]:
     await app.aclose()
 
 
-def places(data: Path) -> list[str]:
-    return sorted(str(place.relative_to(data).parent) for place in data.glob("*/*"))
+def workspace_kinds(data: Path) -> list[str]:
+    return sorted(str(directory.relative_to(data).parent) for directory in data.glob("*/*"))
 
 
-def age(data: Path, hours: float) -> None:
+def set_age(data: Path, hours: float) -> None:
     """Set the modification time of every workspace to this long ago."""
     then = time.time() - hours * HOUR
-    for place in data.glob("*/*"):
-        os.utime(place, (then, then))
+    for directory in data.glob("*/*"):
+        os.utime(directory, (then, then))
 
 
-def fill(ctx: Context) -> None:
+def write_files(ctx: Context) -> None:
     (ctx.workspace / "part").write_text("half")
     (ctx.proxy / "small").write_text("film")
 
 
-# -- the end of a job
+# -- end of a job
 
 
 async def test_a_workspace_is_kept_between_attempts_and_removed_with_the_success(
@@ -69,36 +69,36 @@ async def test_a_workspace_is_kept_between_attempts_and_removed_with_the_success
     @app.task(max_retries=1, backoff=fixed(0))
     def task(ctx: Context) -> str:
         if ctx.attempt == 1:
-            fill(ctx)
+            write_files(ctx)
             raise Snooze(0)
         if ctx.attempt == 2:
-            raise OSError("again")
+            raise OSError("retry")
         return (Path(data, "temp", str(ctx.job.id)) / "part").read_text()
 
     job = await task.aenqueue()
     await run_burst(app)
     assert await job.aresult() == "half"
-    assert places(data) == []
+    assert workspace_kinds(data) == []
 
 
 async def test_a_workspace_stays_until_the_success_is_stored(app: Windlass, data: Path) -> None:
-    """If the worker dies before that, the next attempt needs what is there."""
+    """If the worker dies before that, the next attempt needs the files."""
     seen: list[list[str]] = []
 
-    class Watching(SpyStore):
+    class RecordingApply(SpyStore):
         async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
             if any(transition.trigger is Trigger.SUCCEED for transition in transitions):
-                seen.append(places(data))
+                seen.append(workspace_kinds(data))
             return await super().apply(transitions)
 
     @app.task
     async def task(ctx: Context) -> None:
-        fill(ctx)
+        write_files(ctx)
 
     await task.aenqueue()
-    await run_burst(app, Watching(app.client().store.twin(), lambda _: None))
+    await run_burst(app, RecordingApply(app.client().store.twin()))
     assert seen == [["proxy", "temp"]]
-    assert places(data) == []
+    assert workspace_kinds(data) == []
 
 
 async def test_the_workspace_of_a_failed_job_is_kept_for_its_retry(
@@ -107,17 +107,17 @@ async def test_the_workspace_of_a_failed_job_is_kept_for_its_retry(
     @app.task(max_retries=0)
     async def task(ctx: Context) -> str:
         if ctx.job.retry_of is None:
-            fill(ctx)
+            write_files(ctx)
             raise OSError("no")
         return (ctx.workspace / "part").read_text()
 
     job = await task.aenqueue()
     await run_burst(app)
-    assert places(data) == ["proxy", "temp"]
-    again = await job.aretry()
+    assert workspace_kinds(data) == ["proxy", "temp"]
+    retry = await job.aretry()
     await run_burst(app)
-    assert await again.aresult() == "half"
-    assert places(data) == []
+    assert await retry.aresult() == "half"
+    assert workspace_kinds(data) == []
 
 
 async def test_a_successful_retry_removes_the_workspace_of_the_first_job(
@@ -126,34 +126,34 @@ async def test_a_successful_retry_removes_the_workspace_of_the_first_job(
     @app.task(max_retries=0)
     async def task(ctx: Context) -> None:
         if ctx.job.retry_of is None:
-            fill(ctx)
+            write_files(ctx)
             raise OSError("no")
 
     job = await task.aenqueue()
     await run_burst(app)
     await job.aretry()
     await run_burst(app)
-    assert places(data) == []
+    assert workspace_kinds(data) == []
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["the task's own", "from outside"])
+@pytest.mark.parametrize("by_task", [True, False], ids=["by the task", "from outside"])
 async def test_a_workspace_is_removed_before_the_cancel_is_stored(
-    app: Windlass, data: Path, own: bool
+    app: Windlass, data: Path, by_task: bool
 ) -> None:
     @app.task
     async def task(ctx: Context) -> None:
-        fill(ctx)
-        if own:
+        write_files(ctx)
+        if by_task:
             raise Cancel("enough")
         await asyncio.Event().wait()
 
     job = await task.aenqueue()
     async with running_worker(app, cancel_poll_interval=0.01):
         async for event in job.aevents():
-            if is_running(event) and not own:
+            if is_running(event) and not by_task:
                 await job.acancel()
             if event.final:
-                assert places(data) == []
+                assert workspace_kinds(data) == []
     assert (await job.arefresh()).state is State.CANCELED
 
 
@@ -162,7 +162,7 @@ async def test_a_failed_removal_is_a_warning_and_no_failure(
 ) -> None:
     @app.task
     async def task(ctx: Context, cancel: bool) -> None:
-        fill(ctx)
+        write_files(ctx)
         (data / "temp").rename(data / f"elsewhere-{ctx.job.id}")
         (data / "temp").symlink_to(data / f"elsewhere-{ctx.job.id}")
         if cancel:
@@ -175,7 +175,7 @@ async def test_a_failed_removal_is_a_warning_and_no_failure(
     (data / "temp").unlink()
     with caplog.at_level(logging.WARNING, "windlass.worker"):
         succeeded = await task.aenqueue(cancel=False)
-        await run_burst(app)  # it ends when the attempt is over, with what comes after the settle
+        await run_burst(app)  # ends after the settle and the work that follows it
     assert (await succeeded.arefresh()).state is State.SUCCEEDED
     assert f"the workspace of job {succeeded.id} was not removed" in caplog.text
 
@@ -193,17 +193,17 @@ async def test_a_job_that_uses_no_workspace_creates_no_directory(app: Windlass, 
 
 
 async def job_with_files(app: Windlass, data: Path) -> Job[None]:
-    """A job that waits for its next attempt, with both its directories."""
+    """Return a job that waits for its next attempt, with both kinds of workspace."""
 
     @app.task(name="waits")
     async def waits(ctx: Context) -> None:
-        fill(ctx)
+        write_files(ctx)
         raise Snooze(HOUR)
 
     job = await waits.aenqueue()
     async with running_worker(app):
         await wait_for_event(job, lambda event: event.data["status"] == "retrying")
-    assert places(data) == ["proxy", "temp"]
+    assert workspace_kinds(data) == ["proxy", "temp"]
     return job
 
 
@@ -214,12 +214,12 @@ async def test_orphans_are_removed_at_the_age_limit_of_their_kind(
     await job.acancel()
     await app.client().store.delete([job.id])
     cleaner = WorkspaceCleaner(app.client().store, Workspaces(data))
-    age(data, 23)
-    assert (await cleaner.remove_orphans(), places(data)) == (0, ["proxy", "temp"])
-    age(data, 25)
-    assert (await cleaner.remove_orphans(), places(data)) == (1, ["proxy"])
-    age(data, 49)
-    assert (await cleaner.remove_orphans(), places(data)) == (1, [])
+    set_age(data, 23)
+    assert (await cleaner.remove_orphans(), workspace_kinds(data)) == (0, ["proxy", "temp"])
+    set_age(data, 25)
+    assert (await cleaner.remove_orphans(), workspace_kinds(data)) == (1, ["proxy"])
+    set_age(data, 49)
+    assert (await cleaner.remove_orphans(), workspace_kinds(data)) == (1, [])
 
 
 async def test_the_workspace_of_a_job_canceled_between_attempts_is_removed_at_the_next_search(
@@ -229,17 +229,17 @@ async def test_the_workspace_of_a_job_canceled_between_attempts_is_removed_at_th
     cleaner = WorkspaceCleaner(app.client().store, Workspaces(data))
     assert await cleaner.remove_orphans() == 0
     await job.acancel()
-    again = await job.aretry()
-    assert await cleaner.remove_orphans() == 0  # its retry goes on with what is there
-    await again.acancel()
-    assert (await cleaner.remove_orphans(), places(data)) == (2, [])
+    retry = await job.aretry()
+    assert await cleaner.remove_orphans() == 0  # its retry uses the same workspace
+    await retry.acancel()
+    assert (await cleaner.remove_orphans(), workspace_kinds(data)) == (2, [])
 
 
 async def test_the_workspace_of_an_active_job_is_never_an_orphan(app: Windlass, data: Path) -> None:
     await job_with_files(app, data)
-    age(data, 1000)
+    set_age(data, 1000)
     assert await WorkspaceCleaner(app.client().store, Workspaces(data)).remove_orphans() == 0
-    assert places(data) == ["proxy", "temp"]
+    assert workspace_kinds(data) == ["proxy", "temp"]
 
 
 async def test_an_active_retry_keeps_the_workspace_of_the_first_job(
@@ -252,9 +252,9 @@ async def test_an_active_retry_keeps_the_workspace_of_the_first_job(
     await first.acancel()
     second = await first.aretry()
     cleaner = WorkspaceCleaner(store, Workspaces(data))
-    age(data, 1000)
+    set_age(data, 1000)
     assert await cleaner.remove_orphans() == 0
-    await store.delete([job.id])  # and when the first job is gone, too
+    await store.delete([job.id])  # also when the first job is deleted
     assert await cleaner.remove_orphans() == 0
     await second.acancel()
     assert await cleaner.remove_orphans() == 2
@@ -262,13 +262,13 @@ async def test_an_active_retry_keeps_the_workspace_of_the_first_job(
 
 async def test_a_worker_removes_orphans_of_deleted_jobs(app: Windlass, data: Path) -> None:
     Workspaces(data).path(WorkspaceKind.TEMP, uuid7())
-    age(data, 25)
+    set_age(data, 25)
     (data / "temp" / "not-ours").mkdir()
     async with running_worker(app):
         async with asyncio.timeout(20):
-            while len(places(data)) > 1:  # noqa: ASYNC110 - no event for a directory
+            while len(workspace_kinds(data)) > 1:  # noqa: ASYNC110 - no event for a directory
                 await asyncio.sleep(0.01)
-    assert [place.name for place in (data / "temp").iterdir()] == ["not-ours"]
+    assert [directory.name for directory in (data / "temp").iterdir()] == ["not-ours"]
 
 
 async def test_a_rescue_cleans_up_a_canceled_job_of_a_dead_worker(
@@ -292,7 +292,7 @@ async def test_a_rescue_cleans_up_a_canceled_job_of_a_dead_worker(
     assert await Sweeper(store, 1, Retention(), cleaner).once() == 1
     assert (await job.arefresh()).state is State.CANCELED
     await cleaner.remove_next(WAIT_TIMEOUT)
-    assert places(data) == []
+    assert workspace_kinds(data) == []
     await app.aclose()
 
 
@@ -304,13 +304,13 @@ async def test_an_active_retry_keeps_the_workspace_after_other_retries_are_delet
     second = await finished(store, retry_of=first.id)
     third = await enqueue_one(store, retry_of=second.id)
     await store.delete([second.id])
-    spaces = Workspaces(tmp_path / "data")
-    place = spaces.path(WorkspaceKind.TEMP, first.id)
-    os.utime(place, (0, 0))
+    workspaces = Workspaces(tmp_path / "data")
+    directory = workspaces.path(WorkspaceKind.TEMP, first.id)
+    os.utime(directory, (0, 0))
 
-    assert await WorkspaceCleaner(store, spaces).remove_orphans() == 0
-    assert place.exists()
+    assert await WorkspaceCleaner(store, workspaces).remove_orphans() == 0
+    assert directory.exists()
 
     await store.cancel([CancelRequest(job_id=third.id)])
-    assert await WorkspaceCleaner(store, spaces).remove_orphans() == 1
-    assert not place.exists()
+    assert await WorkspaceCleaner(store, workspaces).remove_orphans() == 1
+    assert not directory.exists()
