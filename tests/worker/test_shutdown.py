@@ -241,7 +241,7 @@ async def test_a_second_stop_starts_the_grace_period(app: Windlass) -> None:
     assert (await job.arefresh()).state is State.QUEUED
 
 
-async def test_a_task_that_swallowed_its_cancel_is_cancelled_again_when_the_worker_stops(
+async def test_a_task_that_swallowed_a_cancel_is_cancelled_again_by_a_stop(
     app: Windlass,
 ) -> None:
     started, swallowed = asyncio.Event(), asyncio.Event()

@@ -71,7 +71,7 @@ class Worker:
         self._hooks = hooks or AppHooks()
         self._cleaner = WorkspaceCleaner(store, self._hooks.workspaces)
         self._state: Any = None
-        # By lease, because a job can be here twice: a thread that lost it, and its next attempt.
+        # By lease: a job can have two attempts here, a thread that lost its lease and the next one.
         self._attempts: dict[Lease, RunningAttempt] = {}
         self._all_settled = asyncio.Event()  # set while there are no attempts
         self._all_settled.set()
@@ -233,15 +233,15 @@ class Worker:
             on_lost=lambda attempt: self._lease_lost(attempt.lease),
             busy=self._busy,
         )
-        settling = self._settler.run(self._fetcher.no_backlog)
-        cleaning = self._cleaner.run(CLEAN_EVERY * config.sweep_interval)
+        settler_loop = self._settler.run(self._fetcher.no_backlog)
+        cleaner_loop = self._cleaner.run(CLEAN_EVERY * config.sweep_interval)
         hooks = self._hooks
         ticker = Ticker(
             self._store, schedules=hooks.declared_schedules, prepare=hooks.middleware.enqueue
         )
-        ticking = [ticker.run()] if config.schedules else []
-        others = (sweeper, cancel_watcher, event_writer, self._presence)
-        return [settling, cleaning, *ticking, *(loop.run() for loop in others)]
+        ticker_loops = [ticker.run()] if config.schedules else []
+        loops = (sweeper, cancel_watcher, event_writer, self._presence)
+        return [settler_loop, cleaner_loop, *ticker_loops, *(loop.run() for loop in loops)]
 
     # -- an attempt, from claim to settle
 

@@ -1,4 +1,4 @@
-"""Outcomes are stored together without delaying any job."""
+"""The settler stores outcomes in batches, without delaying any."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def app() -> AsyncIterator[Windlass]:
 async def test_an_outcome_is_stored_while_other_jobs_run(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also while jobs wait for a slot: they may wait for as long as a task takes."""
+    """Also while jobs wait for a slot, which may take as long as a task."""
     monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", HOUR)
     monkeypatch.setattr(queue_slots, "PREFETCH_SECONDS", 1000.0)  # claim all on any machine
     go = asyncio.Event()
@@ -41,8 +41,8 @@ async def test_an_outcome_is_stored_while_other_jobs_run(
     async with running_worker(app, queues={"default": 2}):
         for job in quick:
             assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
-        held = [(await job.arefresh()).state for job in slow]
-        assert held.count(State.RUNNING) > 2  # more than there are slots
+        slow_states = [(await job.arefresh()).state for job in slow]
+        assert slow_states.count(State.RUNNING) > 2  # more than the slots: prefetched jobs, too
         go.set()
         for job in slow:
             assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED

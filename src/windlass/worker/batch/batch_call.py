@@ -3,8 +3,8 @@
 Waits for: each of its attempts to join, or to end without joining. Then it calls the task once.
 Guarantees: each job stays its own attempt, with its own context, middleware, timeout, lease and
 outcome, so the end of one does not affect the others. The call is cancelled when all its unsettled
-jobs were asked to stop. The last job to be settled waits for the call's end, so that slot and lease
-are held while the call runs.
+jobs have a stop request. The last job to be settled waits for the call's end, so that slot and
+lease are held while the call runs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class BatchCall:
         self._members: dict[_Member, None] = {}  # in order, until each is released
         self._active = 0  # members without a stop request
         self._running: asyncio.Task[None] | None = None
-        self._cancelled = False  # all remaining members were asked to stop
+        self._cancelled = False  # all remaining members have a stop request
         self._error: BaseException | None = None
         self._traceback: TracebackType | None = None
 
@@ -76,9 +76,8 @@ class BatchCall:
         loop = asyncio.get_running_loop()
 
         def on_settled(_: Item[Any, Any]) -> None:
-            with contextlib.suppress(
-                RuntimeError
-            ):  # the worker's loop is closed; only the thread still runs
+            # If the worker's loop is closed, only the thread still runs.
+            with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._settled, member)
 
         member = _Member(Item(args, context, on_settled), loop.create_future())

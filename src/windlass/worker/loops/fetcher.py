@@ -152,9 +152,7 @@ class Fetcher:
         limits = dict(wanted)
         for attempt in self._accept(jobs):
             queue = attempt.job.queue
-            if (
-                queue in limits
-            ):  # a repeated claim may return jobs of other queues, from its first call
+            if queue in limits:  # a repeated claim may return jobs of other queues
                 limits[queue] -= 1
         if not self._stopping.is_set():  # else all of them are released
             for queue, _ in wanted:

@@ -1,4 +1,4 @@
-"""Slots of one queue in a worker: claimed jobs, free slots, and how many jobs to prefetch."""
+"""Slots of one queue in a worker: free slots, claimed jobs that wait, and the prefetch."""
 
 from __future__ import annotations
 
