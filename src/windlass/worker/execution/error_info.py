@@ -1,8 +1,7 @@
 """Errors of attempts, in a form that crosses process boundaries.
 
 A child process knows the error's class and the task's error lists; the worker may not know them.
-The child classifies the error (`ErrorInfo.from_error`), and the worker raises a `RemoteError` with
-it.
+The child classifies the error (`ErrorInfo.from_error`), and the worker raises a `RemoteError`.
 """
 
 from __future__ import annotations
