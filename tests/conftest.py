@@ -54,7 +54,7 @@ LONGEST = (
     "browser/test_user_races.py",
     "browser/test_shared_stream.py",
     "cli/commands/test_worker.py",
-    "worker/loops/test_simulated_month.py",
+    "worker/loops/test_ticker_simulation.py",
     "crash/test_disk.py",
     "bench/test_serving.py",
     "stores/postgres/test_simulated_month.py",

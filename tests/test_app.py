@@ -17,7 +17,8 @@ from uuid import UUID
 
 import apsw
 import pytest
-from tests.worker.factories import PATIENCE, config, work_off
+from tests.worker.event_waits import WAIT_TIMEOUT as PATIENCE
+from tests.worker.workers import config, run_burst
 
 from windlass import (
     ConflictError,
@@ -92,7 +93,7 @@ async def test_the_async_door_enqueues_waits_and_gives_the_result(app: Windlass)
 
     job = await shout.aenqueue("hello")
     assert (job.state, job.duplicate) == (State.QUEUED, False)
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult(PATIENCE) == "HELLO"
     assert job.state is State.SUCCEEDED
 
@@ -130,7 +131,7 @@ async def test_every_verb_of_the_sync_door_works_from_inside_a_running_loop(app:
     held = shout.options(hold=True).enqueue("later")
     assert held.submit() is State.QUEUED
     assert held.cancel() is State.CANCELED
-    await work_off(app)
+    await run_burst(app)
     assert job.result(PATIENCE) == "HELLO"
 
 
@@ -150,7 +151,7 @@ async def test_a_task_may_enqueue_through_either_door(app: Windlass) -> None:
         return (await leaf.aenqueue(3)).id
 
     jobs = [await parent.aenqueue(), await async_parent.aenqueue()]
-    await work_off(app)
+    await run_burst(app)
     for job in jobs:
         child = await app.client().get(await job.aresult(PATIENCE))
         assert child.state is State.SUCCEEDED
@@ -282,10 +283,10 @@ async def test_a_held_job_runs_only_when_it_is_submitted(app: Windlass) -> None:
         return 1
 
     job = await noop.options(hold=True).aenqueue()
-    await work_off(app)  # ends, although the held job is there
+    await run_burst(app)  # ends, although the held job is there
     assert (await job.arefresh()).state is State.CREATED
     assert await job.asubmit() is State.QUEUED
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult(PATIENCE) == 1
 
 
@@ -320,7 +321,7 @@ async def test_a_unique_key_returns_the_active_job(app: Windlass) -> None:
     newest = await keyed.options(debounce=True).aenqueue(3)
     assert newest.id != first.id
     assert (await first.arefresh()).state is State.CANCELED
-    await work_off(app)
+    await run_burst(app)
     assert await newest.aresult(PATIENCE) == 3
 
 
@@ -335,7 +336,7 @@ async def test_bulk_answers_in_order_and_marks_the_duplicates(app: Windlass) -> 
     jobs = await app.aenqueue_many(news)
     assert [job.duplicate for job in jobs] == [False] * 51 + [True]
     assert jobs[-1].id == jobs[25].id
-    await work_off(app)
+    await run_burst(app)
     expected = [2 * n for n in range(50)]
     expected.insert(25, 200)
     assert [await job.aresult(PATIENCE) for job in jobs] == [*expected, 200]
@@ -374,7 +375,7 @@ async def test_a_finished_job_refuses_a_cancel(app: Windlass) -> None:
     async def noop() -> None: ...
 
     job = await noop.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     with pytest.raises(ConflictError, match="succeeded"):
         await job.acancel()
 
@@ -387,7 +388,7 @@ async def test_a_result_has_the_type_that_the_task_gave_it(app: Windlass) -> Non
         return {UUID(int=7): like}
 
     job = await find.aenqueue(film)
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult(PATIENCE) == {UUID(int=7): film}
 
 
@@ -397,7 +398,7 @@ async def test_a_failed_job_raises_with_the_remote_traceback(app: Windlass) -> N
         raise ZeroDivisionError(f"at {n}")
 
     job = await explode.aenqueue(3)
-    await work_off(app)
+    await run_burst(app)
     with pytest.raises(JobFailedError, match=r"attempt 2: ZeroDivisionError: at 3") as caught:
         await job.aresult(PATIENCE)
     assert explode.name in str(caught.value)
@@ -410,7 +411,7 @@ async def test_events_are_followed_live_to_the_end(app: Windlass) -> None:
         ctx.log("here")
 
     job = await noop.aenqueue()
-    working = asyncio.create_task(work_off(app))
+    working = asyncio.create_task(run_burst(app))
     async with asyncio.timeout(PATIENCE):
         events = [event async for event in job.aevents()]
         await working
@@ -608,7 +609,7 @@ async def test_with_the_encrypting_codec_the_file_has_no_plain_text(tmp_path: Pa
     again = await secretive.options(request_id="r").aenqueue("PAYLOAD-SECRET")
     assert again.duplicate
     bad = await fails.aenqueue("PAYLOAD-SECRET")
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult(PATIENCE) == "RESULT-SECRET STEP-SECRET"
     with pytest.raises(JobFailedError, match="FINAL-SECRET PAYLOAD-SECRET") as caught:
         await bad.aresult(PATIENCE)
@@ -633,7 +634,7 @@ def test_closing_ends_every_thread_of_the_app(tmp_path: Path) -> None:
 
     async def use() -> None:
         job = await noop.aenqueue()
-        await work_off(app)
+        await run_burst(app)
         await job.aresult(PATIENCE)
 
     for _ in range(3):

@@ -10,7 +10,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.worker.factories import PATIENCE, config, events_of, work_off
+from tests.worker.event_waits import WAIT_TIMEOUT as PATIENCE
+from tests.worker.event_waits import events_of
+from tests.worker.workers import config, run_burst
 
 from windlass import (
     ConfigurationError,
@@ -62,7 +64,7 @@ async def test_the_last_event_of_a_success_has_output_artifacts_and_last_lines(
         return {"frames": 3}
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     [*_, last] = await events_of(job)
     assert last.type is EventType.JOB_COMPLETED
     assert last.data["output"] == {"frames": 3}
@@ -82,7 +84,7 @@ async def test_the_final_event_of_a_failure_has_error_artifacts_and_logs(
         raise OSError("the disk is wet")
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     [*_, last] = await events_of(job)
     assert last.type is EventType.JOB_FAILED
     assert last.data["errorMessage"] == "the disk is wet"
@@ -97,7 +99,7 @@ async def test_whoever_joins_late_still_gets_the_whole_sum(app: Windlass) -> Non
         ctx.artifact("film", "file:///film.mp4")
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     everything = await events_of(job)
     late = [event async for event in job.aevents(after=everything[-2].seq)]
     assert late == everything[-1:]
@@ -111,7 +113,7 @@ async def test_each_event_has_decoded_data(app: Windlass) -> None:
         ctx.emit("output", {"stream": "stdout", "text": "hello", "offset": 3})
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     progress, output = await events_of(job, EventType.STEP_PROGRESS, EventType.OUTPUT)
     assert (progress.data["progressPct"], progress.data["message"]) == (40, "half way, nearly")
     assert (output.data["stream"], output.data["text"]) == ("stdout", "hello")
@@ -129,7 +131,7 @@ async def test_a_lifecycle_event_recorded_by_a_task_is_refused(
         ctx.emit(kind, {})
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     [*_, last] = await events_of(job)
     assert message in last.data["errorMessage"]
 
@@ -147,7 +149,7 @@ async def progress_of(app: Windlass, stages: StageMap | None = None) -> list[tup
             await ctx.flush()
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     progress = [event.data for event in await events_of(job, EventType.STEP_PROGRESS)]
     return [(event["stage"], event["phase"], event["progressPct"]) for event in progress]
 
@@ -248,7 +250,7 @@ async def test_a_retry_under_way_is_the_answer_to_the_next_one(app: Windlass) ->
         raise OSError("no")
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     first, second = await job.aretry(), await job.aretry()
     assert (first.id, first.duplicate, second.duplicate) == (second.id, False, True)
 
@@ -284,7 +286,7 @@ async def test_a_failure_has_its_category_and_the_remote_traceback(app: Windlass
         raise KeyError("/a")
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     with pytest.raises(JobFailedError, match="attempt 1: KeyError: '/a'") as caught:
         await job.aresult()
     [note] = caught.value.__notes__

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
-from tests.worker.factories import work_off, working
+from tests.worker.workers import run_burst, running_worker
 
 from windlass import (
     Batch,
@@ -125,7 +125,7 @@ async def test_no_more_jobs_of_a_task_run_than_its_limit(app: Windlass) -> None:
         running -= 1
 
     await app.aenqueue_many([render.new_job(n) for n in range(7)])
-    await work_off(app)
+    await run_burst(app)
     assert len(at_once) == 7
     assert max(at_once) == 2
 
@@ -214,7 +214,7 @@ async def test_limits_hold_for_a_flow_and_for_children(app: Windlass) -> None:
     assert sorted(row.limit_key or "" for row in found) == ["0", "1", "2"]
     assert sum(row.gate == "task:piece" for row in found) == 2
     job = await parent.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult(5) == 6
 
 
@@ -378,7 +378,7 @@ async def test_a_key_without_limits_gives_fairness(app: Windlass) -> None:
 
     for tenant in ("ada", "ada", "ada", "bob"):
         await mail.aenqueue(tenant)
-    await work_off(app, queues={"default": 1})
+    await run_burst(app, queues={"default": 1})
     assert order == ["ada", "bob", "ada", "ada"]
     assert await app.limits.alist() == []
 
@@ -464,7 +464,7 @@ def test_no_job_is_stored_while_its_limits_cannot_be(place: Place) -> None:
 async def test_a_worker_stores_limits_before_its_first_claim(place: Place) -> None:
     app = place.open({"queue:default": TWO})
     place.failing.append(StoreUnavailableError("away"))
-    await work_off(app)
+    await run_burst(app)
     assert [one.declared for one in await app.limits.alist()] == [TWO]
     assert place.calls.index("put_records") < place.calls.index("claim")
 
@@ -472,7 +472,7 @@ async def test_a_worker_stores_limits_before_its_first_claim(place: Place) -> No
 async def test_a_worker_that_cannot_store_its_limits_can_still_be_stopped(place: Place) -> None:
     app = place.open({"queue:default": TWO})
     place.failing += [StoreUnavailableError("away")] * 100
-    async with working(app):
+    async with running_worker(app):
         await asyncio.sleep(0)
     assert "claim" not in place.calls
 
@@ -548,7 +548,7 @@ async def test_a_set_limit_applies_at_once_and_a_reset_admits_all(app: Windlass)
     assert [job.state for job in jobs] == [State.QUEUED, State.CREATED, State.CREATED]
     assert await app.limits.areset("queue:default") is None
     assert await app.limits.alist() == []
-    await work_off(app)
+    await run_burst(app)
     assert [(await job.arefresh()).state for job in jobs] == [State.SUCCEEDED] * 3
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.worker.factories import PATIENCE, work_off
+from tests.worker.event_waits import WAIT_TIMEOUT as PATIENCE
+from tests.worker.workers import run_burst
 
 from windlass import (
     ConfigurationError,
@@ -104,7 +105,7 @@ async def test_a_tick_calls_the_task_with_its_arguments_and_options(
     await start(app)
     clock.advance(60)
     await ticker(app).once()
-    worker = await work_off(app, queues={"slow": 1})
+    worker = await run_burst(app, queues={"slow": 1})
     assert sum(worker.settled.values()) == 1
     tick = {"schedule": "report", "schedule-tick": "2026-01-01T00:01:00Z"}
     assert seen == [("de", 7, tick)]
@@ -409,7 +410,7 @@ async def test_a_job_can_be_had_at_once_beside_the_ticks(
     assert one.id != two.id
     assert seen == ["report", "report"]
     assert one.row.headers == {"schedule": "daily", "schedule-tick": "2026-01-01T00:00:00Z"}
-    await work_off(app)
+    await run_burst(app)
     assert await one.aresult(PATIENCE) == "de"
 
 

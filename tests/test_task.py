@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.worker.factories import work_off
+from tests.worker.workers import run_burst
 
 from windlass import ConfigurationError, Tasks, Windlass
 
@@ -26,7 +26,7 @@ async def test_a_group_that_an_app_includes_has_its_tasks_enqueued_and_run(app: 
 
     app.include(tasks)
     job = await double.aenqueue(21)
-    await work_off(app, queues={"media": 1})
+    await run_burst(app, queues={"media": 1})
     assert await job.aresult() == 42
     assert job.row.policy.max_retries == 0
 
@@ -42,7 +42,7 @@ async def test_a_task_made_after_the_group_was_included_belongs_to_the_app_too(
         return "here"
 
     job = await late.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult() == "here"
 
 
@@ -72,7 +72,7 @@ async def test_a_group_is_included_in_one_app_until_that_is_closed(app: Windlass
     await first.aclose()
     app.include(tasks)
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult() == "done"
 
 
@@ -89,7 +89,7 @@ async def test_a_job_of_a_renamed_task_is_run_by_its_alias(app: Windlass) -> Non
         return "after"
 
     app.tasks = newer.tasks  # the next deploy, on the same store
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult() == "after"
     assert [spec.name for spec in newer.tasks] == ["new"]
     await newer.aclose()

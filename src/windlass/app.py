@@ -48,7 +48,7 @@ from windlass.sync import LoopThread
 from windlass.task import TaskContainer, Tasks
 from windlass.task_spec import TaskSpec, source_location
 from windlass.worker import AppHooks, Worker, WorkerConfig
-from windlass.worker.hooks import Lifespan, as_lifespan
+from windlass.worker.lifespan import Lifespan, as_lifespan
 from windlass.worker.middleware import Middleware
 from windlass.workspace import Workspaces
 

@@ -37,7 +37,7 @@ from windlass.process.import_path import import_problem, module_name
 from windlass.schedules import Declaration, Declarations
 from windlass.task_spec import Registry, TaskOptions, TaskSpec
 from windlass.worker import Batch, Context
-from windlass.worker.batch.task import BatchSpec
+from windlass.worker.batch.batch_spec import BatchSpec
 
 P = ParamSpec("P")
 A = TypeVar("A")

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.worker.factories import PATIENCE, Spy, working
+from tests.worker.event_waits import WAIT_TIMEOUT as PATIENCE
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import running_worker
 
 from windlass import Context, InvalidArgumentError, Snooze, Windlass
 from windlass.client import Client
@@ -100,7 +102,7 @@ async def test_clear_cancels_what_waits_and_nothing_that_runs(store: Store) -> N
 async def test_clear_leaves_alone_what_starts_in_the_moment_between(store: Store) -> None:
     job = await enqueue_one(store, queue="media")
 
-    class Racing(Spy):
+    class Racing(SpyStore):
         async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
             await claim_one(store, "media")
             return await super().apply(transitions)
@@ -134,7 +136,7 @@ async def test_a_drain_ends_when_all_has_run_that_is_in_the_queue() -> None:
     await second.options(hold=True).aenqueue()
     client = app.client()
     looks: list[DrainProgress] = []
-    async with asyncio.timeout(PATIENCE), working(app, queues={"media": 2}):
+    async with asyncio.timeout(PATIENCE), running_worker(app, queues={"media": 2}):
         async for look in client.drain("media"):
             looks.append(look)
             if len(looks) == 2:
@@ -159,7 +161,7 @@ async def test_a_drain_waits_for_what_is_to_be_tried_again() -> None:
         return "done"
 
     job = await delayed.aenqueue()
-    async with asyncio.timeout(PATIENCE), working(app):
+    async with asyncio.timeout(PATIENCE), running_worker(app):
         async for _ in app.client().drain("default"):
             pass
         assert (await job.arefresh()).state is State.SUCCEEDED

@@ -117,8 +117,9 @@ def _run(item: pytest.Item, bug: PlantedBug | None, report: Path) -> None:
 
 def _shorten_patience() -> None:
     for module in [*sys.modules.values()]:
-        if hasattr(module, "PATIENCE") and module.__name__.startswith(("tests.", "windlass.test")):
-            vars(module)["PATIENCE"] = PATIENCE
+        if getattr(module, "__name__", "").startswith(("tests.", "windlass.test")):
+            for name in {"PATIENCE", "WAIT_TIMEOUT"} & vars(module).keys():
+                vars(module)[name] = PATIENCE
 
 
 @pytest.hookimpl(wrapper=True)

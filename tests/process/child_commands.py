@@ -13,9 +13,9 @@ from typing import Any
 
 from tests.process.process_table import hold_the_interpreter
 
-from windlass.process.parent import ParentLink, StopRequested
+from windlass.process.parent_link import ParentLink, StopRequested
 
-STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
+IGNORES_SIGTERM = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
 
 
 def main(connection: socket) -> None:
@@ -29,16 +29,16 @@ def main(connection: socket) -> None:
             parent.send({"did": "stop"})
 
 
-def request(parent: ParentLink, given: Any) -> Any:
-    return parent.request({"want": given}).result()
+def request(parent: ParentLink, argument: Any) -> Any:
+    return parent.request({"want": argument}).result()
 
 
-def start(parent: ParentLink, given: Any) -> int:
+def start(parent: ParentLink, argument: Any) -> int:
     """Start a grandchild, which ignores SIGTERM."""
-    return subprocess.Popen([sys.executable, "-I", "-S", "-c", STUBBORN]).pid
+    return subprocess.Popen([sys.executable, "-I", "-S", "-c", IGNORES_SIGTERM]).pid
 
 
-def fork(parent: ParentLink, given: Any) -> int:
+def fork(parent: ParentLink, argument: Any) -> int:
     """Fork a process that keeps the child's end of the channel."""
     pid = os.fork()
     if pid == 0:
@@ -46,22 +46,22 @@ def fork(parent: ParentLink, given: Any) -> int:
     return pid
 
 
-def sleep(parent: ParentLink, given: Any) -> None:
+def sleep(parent: ParentLink, argument: Any) -> None:
     parent.send({"at": "sleep"})
     time.sleep(600)
 
 
-def hold(parent: ParentLink, given: Any) -> None:
-    hold_the_interpreter(given)
+def hold(parent: ParentLink, argument: Any) -> None:
+    hold_the_interpreter(argument)
 
 
 COMMANDS: dict[str, Callable[[ParentLink, Any], Any]] = {
-    "repeat": lambda _, given: given,
-    "pid": lambda _, given: os.getpid(),
+    "repeat": lambda _, argument: argument,
+    "pid": lambda _, argument: os.getpid(),
     "request": request,
     "start": start,
     "fork": fork,
     "sleep": sleep,
     "hold": hold,
-    "die": lambda _, given: os.kill(os.getpid(), given),
+    "die": lambda _, argument: os.kill(os.getpid(), argument),
 }

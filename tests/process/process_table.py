@@ -1,4 +1,4 @@
-"""Reads the process table of the operating system."""
+"""Reads of the process table, and waits for processes and files."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import signal
 import time
 from pathlib import Path
 
-PATIENCE = 20.0
+WAIT_TIMEOUT = 20.0
 
 
 def alive(pid: int) -> bool:
-    """Whether it runs; one that has ended and is not yet reaped does not."""
+    """Whether the process runs. A process that has ended and is not reaped does not run."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -22,21 +22,21 @@ def alive(pid: int) -> bool:
 
 
 def wait_until_gone(*pids: int) -> None:
-    end = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + WAIT_TIMEOUT
     while any(alive(pid) for pid in pids):
-        assert time.monotonic() < end, f"still there: {[pid for pid in pids if alive(pid)]}"
+        assert time.monotonic() < deadline, f"still running: {[pid for pid in pids if alive(pid)]}"
         time.sleep(0.01)
 
 
-def wait_for(file: Path) -> None:
-    end = time.monotonic() + PATIENCE
+def wait_for_file(file: Path) -> None:
+    deadline = time.monotonic() + WAIT_TIMEOUT
     while not file.exists():
-        assert time.monotonic() < end, f"no {file}"
+        assert time.monotonic() < deadline, f"no {file}"
         time.sleep(0.005)
 
 
 def hold_the_interpreter(mark: str) -> None:
-    """A C call that keeps the interpreter's lock, for good; there is a file when it is in there."""
+    """Keep the interpreter's lock in an endless C call; the call creates the file."""
     command = f'trap "" TERM; touch "{mark}"; exec sleep 600'
     ctypes.PyDLL(None).system(command.encode())
 
@@ -51,7 +51,7 @@ def descriptors() -> set[str]:
         try:
             found.add(f"{entry.name} {entry.readlink()}")
         except OSError:
-            continue  # the one that lists them
+            continue  # the descriptor of this listing
     return found
 
 
@@ -60,7 +60,7 @@ def kill(pid: int) -> None:
 
 
 def children() -> set[int]:
-    """Of this process, those included that have ended and are not reaped."""
+    """Return the children of this process, also ended ones that are not reaped."""
     return {
         int(pid)
         for tasks in Path("/proc/self/task").iterdir()

@@ -71,9 +71,9 @@ async def test_messages_sent_before_the_end_are_received(
     ends: tuple[MessageChannel, MessageChannel],
 ) -> None:
     one, two = ends
-    one.send({"last": "word"})
+    one.send({"last": "message"})
     one.close()
-    assert await two.receive() == {"last": "word"}
+    assert await two.receive() == {"last": "message"}
     with pytest.raises(EOFError, match="gone"):
         await two.receive()
     two.send({"to": "closed"})
@@ -81,19 +81,19 @@ async def test_messages_sent_before_the_end_are_received(
 
 
 @pytest.mark.parametrize(
-    "nonsense", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x03abc", b"\x00\x00\x00\x03[1]"]
+    "data", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x03abc", b"\x00\x00\x00\x03[1]"]
 )
-async def test_an_invalid_message_ends_the_channel(nonsense: bytes) -> None:
-    this_end, other_end = socket.socketpair()
-    receiver = MessageChannel(this_end, asyncio.get_running_loop())
-    other_end.send(nonsense)
+async def test_an_invalid_message_ends_the_channel(data: bytes) -> None:
+    receiver_end, sender_end = socket.socketpair()
+    receiver = MessageChannel(receiver_end, asyncio.get_running_loop())
+    sender_end.send(data)
     with pytest.raises(EOFError, match="invalid message"):
         await receiver.receive()
-    other_end.close()
+    sender_end.close()
     receiver.close()
 
 
-def test_a_message_that_no_process_should_send_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "MAX_FRAME", 100)
     with pytest.raises(ValueError, match="limit of 100"):
         frame({"text": "x" * 100})

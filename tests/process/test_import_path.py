@@ -1,4 +1,4 @@
-"""How another process finds a function."""
+"""Import paths: another process finds a function by module and name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windlass.process.import_path import (
     resolve,
 )
 
-THING = object()
+MODULE_OBJECT = object()
 
 
 class Box:
@@ -22,21 +22,21 @@ class Box:
     def inside() -> None: ...
 
 
-def test_what_a_module_holds_is_found_by_its_name() -> None:
-    for function in (test_what_a_module_holds_is_found_by_its_name, Box.inside):
+def test_module_level_objects_are_found_by_name() -> None:
+    for function in (test_module_level_objects_are_found_by_name, Box.inside):
         assert import_problem(function) is None
         assert resolve(import_path_of(function))[1] is function
-    address = find_holder(THING)
-    assert address == ImportPath(module=__name__, name="THING")
-    assert resolve(address)[1] is THING
+    path = find_holder(MODULE_OBJECT)
+    assert path == ImportPath(module=__name__, name="MODULE_OBJECT")
+    assert resolve(path)[1] is MODULE_OBJECT
     assert find_holder(object()) is None
 
 
-def test_what_no_name_leads_to_is_refused_with_the_reason() -> None:
+def test_functions_without_an_import_path_are_refused_with_a_reason() -> None:
     def local() -> None: ...
 
     for function, reason in (
-        (local, "defined inside 'test_what_no_name_leads_to_is_refused_with_the_reason'"),
+        (local, "defined inside 'test_functions_without_an_import_path_are_refused_with_a_reason'"),
         (lambda: None, "is a lambda"),
     ):
         assert reason in str(import_problem(function))
@@ -51,7 +51,7 @@ def run(*arguments: str, cwd: Path) -> str:
     return done.stdout.strip()
 
 
-def test_what_was_typed_in_is_refused(tmp_path: Path) -> None:
+def test_a_function_defined_at_a_prompt_is_refused(tmp_path: Path) -> None:
     code = (
         "from windlass.process.import_path import import_problem\n"
         "def typed(): ...\n"
@@ -70,11 +70,11 @@ def function():
     return __name__, __package__, getattr(__spec__, "name", None), MARK
 
 if __name__ == "__main__":
-    address = import_path_of(function)
+    path = import_path_of(function)
     assert not loading_main()
-    module, found = resolve(ImportPath(**asdict(address)))
+    module, found = resolve(ImportPath(**asdict(path)))
     assert found is not function
-    assert resolve(address)[1] is found, "read twice"
+    assert resolve(path)[1] is found, "read twice"
     assert sys.modules["__main__"] is module
     assert find_holder(found).module == "__main__"
     print(*found())
@@ -83,19 +83,19 @@ else:
 """
 
 
-def test_the_main_script_is_read_again_under_another_name(tmp_path: Path) -> None:
+def test_the_main_script_is_loaded_under_another_name(tmp_path: Path) -> None:
     (tmp_path / "script").write_text(MAIN.format(more="MARK = 1"))
     assert run("script", cwd=tmp_path) == "__mp_main__ None None 1"
 
 
-def test_a_main_module_of_a_package_keeps_its_place_there(tmp_path: Path) -> None:
+def test_a_main_module_of_a_package_keeps_its_package(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "near.py").write_text("MARK = 7")
     (tmp_path / "shop" / "tool.py").write_text(MAIN.format(more="from .near import MARK"))
     assert run("-W", "error", "-m", "shop.tool", cwd=tmp_path) == "__mp_main__ shop shop.tool 7"
 
 
-def test_a_task_of_a_script_has_the_name_that_others_import_it_by(tmp_path: Path) -> None:
+def test_a_task_of_a_script_has_its_importable_name(tmp_path: Path) -> None:
     script = tmp_path / "film.py"
     script.write_text(
         "from windlass import Windlass\n"

@@ -1,4 +1,4 @@
-"""When a process is killed, all its descendants end, too."""
+"""Children and grandchildren of a killed worker end with it."""
 
 from __future__ import annotations
 
@@ -17,46 +17,48 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def driving(command: str, place: Path) -> Iterator[tuple[subprocess.Popen[str], int, int, int]]:
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "tests.process.driver", command, str(place / "mark")],
+def fake_worker(
+    command: str, directory: Path
+) -> Iterator[tuple[subprocess.Popen[str], int, int, int]]:
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "tests.process.fake_worker", command, str(directory / "mark")],
         cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    assert driver.stdout is not None
-    child, grandchild, warden = json.loads(driver.stdout.readline())
+    assert worker.stdout is not None
+    child, grandchild, warden = json.loads(worker.stdout.readline())
     try:
         assert all(alive(pid) for pid in (child, grandchild, warden))
-        yield driver, child, grandchild, warden
+        yield worker, child, grandchild, warden
     finally:
-        driver.kill()
-        driver.wait()
-        driver.stdout.close()
+        worker.kill()
+        worker.wait()
+        worker.stdout.close()
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
         if alive(warden):
             kill(warden)
 
 
-def test_a_killed_worker_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Even after the signals that a terminal or a service manager sends to all."""
-    with driving("sleep", tmp_path) as (driver, child, grandchild, warden):
+def test_a_killed_worker_leaves_no_process_behind(tmp_path: Path) -> None:
+    """Also if a terminal or a service manager has signalled the warden."""
+    with fake_worker("sleep", tmp_path) as (worker, child, grandchild, warden):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(warden, number)
-        driver.kill()
+        worker.kill()
         wait_until_gone(child, grandchild, warden)
 
 
 def test_a_child_dies_with_its_parent_even_without_a_warden(tmp_path: Path) -> None:
     """Blocked in a C call, the child cannot end itself; the kernel kills it."""
-    with driving("hold", tmp_path) as (driver, child, _, warden):
+    with fake_worker("hold", tmp_path) as (worker, child, _, warden):
         kill(warden)
         wait_until_gone(warden)
-        driver.kill()
+        worker.kill()
         wait_until_gone(child)
 
 
-def test_a_worker_that_ends_in_order_leaves_nothing_behind(tmp_path: Path) -> None:
-    with driving("sleep", tmp_path) as (driver, *others):
-        driver.send_signal(signal.SIGINT)
-        driver.wait(timeout=30)
-        wait_until_gone(*others)
+def test_a_worker_that_exits_normally_leaves_no_process_behind(tmp_path: Path) -> None:
+    with fake_worker("sleep", tmp_path) as (worker, *pids):
+        worker.send_signal(signal.SIGINT)
+        worker.wait(timeout=30)
+        wait_until_gone(*pids)

@@ -1,4 +1,4 @@
-"""Real child processes: warm, one job at a time, and ended with all their descendants."""
+"""The pool with real child processes: reuse, stop, and the end of all descendants."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from tests.process.process_table import (
-    PATIENCE,
+    WAIT_TIMEOUT,
     alive,
     children,
     descriptors,
     kill,
     until_gone,
-    wait_for,
+    wait_for_file,
 )
 
 from windlass.process import ChildPool, ChildProcess, ProcessDiedError
@@ -33,21 +33,21 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[ChildPool]:
     """Shared, so that most tests find a warm child."""
-    pool = ChildPool(MODULE, limit=2, grace=PATIENCE)
+    pool = ChildPool(MODULE, limit=2, grace=WAIT_TIMEOUT)
     yield pool
-    await asyncio.wait_for(pool.aclose(), 2 * PATIENCE)
+    await asyncio.wait_for(pool.aclose(), 2 * WAIT_TIMEOUT)
 
 
 async def receive(process: ChildProcess) -> Any:
-    return await asyncio.wait_for(process.channel.receive(), PATIENCE)
+    return await asyncio.wait_for(process.channel.receive(), WAIT_TIMEOUT)
 
 
-async def command(process: ChildProcess, what: str, given: Any = None) -> Any:
-    process.channel.send({"do": what, "with": given})
+async def command(process: ChildProcess, name: str, given: Any = None) -> Any:
+    process.channel.send({"do": name, "with": given})
     return (await receive(process)).get("result")
 
 
-async def test_a_warm_child_is_used_again_and_never_shared(pool: ChildPool) -> None:
+async def test_a_warm_child_is_reused_and_never_shared(pool: ChildPool) -> None:
     async with pool.take() as one, pool.take() as two:
         assert await command(one, "repeat", ["é", 1, None]) == ["é", 1, None]
         pids = [await command(one, "pid"), await command(two, "pid")]
@@ -55,7 +55,7 @@ async def test_a_warm_child_is_used_again_and_never_shared(pool: ChildPool) -> N
         third = asyncio.ensure_future(take_pid(pool))
         done, _ = await asyncio.wait({third}, timeout=0.05)
         assert not done  # the limit is two
-    assert await asyncio.wait_for(third, PATIENCE) in pids
+    assert await asyncio.wait_for(third, WAIT_TIMEOUT) in pids
     assert sorted(pool.pids) == sorted(pids)
     with pytest.raises(LookupError):
         async with pool.take() as failed:
@@ -74,22 +74,22 @@ async def test_a_child_that_died_while_idle_is_replaced(pool: ChildPool) -> None
     async with pool.take() as process:
         assert process.pid == pid
     kill(pid)
-    await asyncio.wait_for(process.ended, PATIENCE)
+    await asyncio.wait_for(process.ended, WAIT_TIMEOUT)
     assert pid not in pool.pids
     assert await take_pid(pool) != pid
 
 
-async def test_idle_children_beyond_the_spare_ones_are_ended() -> None:
+async def test_idle_children_beyond_the_spares_are_ended() -> None:
     pool = ChildPool(MODULE, limit=2, spare=1, idle=0.05)
     async with pool.take() as one, pool.take() as two:
         await command(one, "pid")
         await command(two, "pid")
         pids = {one.pid, two.pid}
     ends = {one.ended, two.ended}
-    await asyncio.wait(ends, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-    [left] = pool.pids
-    await until_gone(*(pids - {left}))
-    assert await take_pid(pool) == left
+    await asyncio.wait(ends, timeout=WAIT_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+    [kept_pid] = pool.pids
+    await until_gone(*(pids - {kept_pid}))
+    assert await take_pid(pool) == kept_pid
     await pool.aclose()
 
 
@@ -108,7 +108,7 @@ async def test_a_stop_ends_the_child_and_its_grandchildren(pool: ChildPool) -> N
         process.channel.send({"do": "sleep"})
         assert await receive(process) == {"at": "sleep"}
         assert alive(grandchild)
-        await process.stop(PATIENCE)
+        await process.stop(WAIT_TIMEOUT)
         assert process.ended.result() == 0
         assert await receive(process) == {"did": "stop"}
         await until_gone(grandchild)
@@ -121,7 +121,7 @@ async def test_an_unresponsive_child_is_killed_after_the_grace(
     async with pool.take() as process:
         grandchild = await command(process, "start")
         process.channel.send({"do": "hold", "with": str(mark)})
-        await asyncio.to_thread(wait_for, mark)
+        await asyncio.to_thread(wait_for_file, mark)
         await process.stop(0.1)
         assert process.ended.result() == -signal.SIGKILL
         await until_gone(process.pid, grandchild)
@@ -135,13 +135,13 @@ async def test_only_the_parent_may_stop_a_child(pool: ChildPool) -> None:
         assert await command(process, "repeat", "still here") == "still here"
 
 
-async def test_a_dead_child_takes_its_grandchildren_along(pool: ChildPool) -> None:
-    """Also one that was forked, and holds the channel open."""
+async def test_grandchildren_end_with_a_dead_child(pool: ChildPool) -> None:
+    """Also a forked process that holds the channel open."""
     async with pool.take() as process:
         grandchild = await command(process, "start")
         fork = await command(process, "fork")
         process.channel.send({"do": "die", "with": signal.SIGSEGV})
-        assert await asyncio.wait_for(process.ended, PATIENCE) == -signal.SIGSEGV
+        assert await asyncio.wait_for(process.ended, WAIT_TIMEOUT) == -signal.SIGSEGV
         with pytest.raises(EOFError):
             await receive(process)
         await until_gone(grandchild, fork)
@@ -165,7 +165,7 @@ async def test_the_error_names_signal_or_exit_code(
 
 
 async def test_closing_leaves_neither_processes_nor_descriptors() -> None:
-    before, had = descriptors(), children()
+    before, children_before = descriptors(), children()
     pool = ChildPool(MODULE, limit=3)
     async with pool.take() as one:
         await command(one, "pid")
@@ -175,9 +175,9 @@ async def test_closing_leaves_neither_processes_nor_descriptors() -> None:
         async with pool.take():
             raise LookupError
     assert pool.groups.warden is not None
-    assert children() > had
+    assert children() > children_before
     await pool.aclose()
-    assert children() == had
+    assert children() == children_before
     assert descriptors() == before
     with pytest.raises(RuntimeError, match="closed"):
         await take_pid(pool)
@@ -191,7 +191,7 @@ async def test_a_warden_that_was_killed_is_replaced() -> None:
     kill(first)
     await until_gone(first)
     groups.remove(2**22 - 1)
-    assert groups.warden is None  # there is nothing to watch
+    assert groups.warden is None  # no group is left to watch
     groups.add(2**22 - 2)
     assert groups.warden not in (None, first)
     groups.close()

@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from tests.worker.factories import PATIENCE, Spy, events_of, make_worker, until
+from tests.worker.event_waits import WAIT_TIMEOUT as PATIENCE
+from tests.worker.event_waits import events_of, wait_for_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import make_worker
 
 from windlass import Context, Job, NewJob, State, Windlass, Worker
 from windlass.core.event import LIFECYCLE, Event, EventType
@@ -23,7 +26,7 @@ from windlass.core.job.row import JobRow
 from windlass.store import Store
 from windlass.testing import VirtualClock
 
-__all__ = ["PATIENCE", "Spy", "events_of", "make_worker", "until"]
+__all__ = ["PATIENCE", "SpyStore", "events_of", "make_worker", "wait_for_event"]
 FOREVER = 3600.0
 HOUR = 3600.0
 SECOND = 1_000_000  # instants are microseconds
@@ -63,7 +66,7 @@ async def end(app: Windlass, job: Job[Any], **values: Any) -> JobRow:
 
 
 def status(wanted: State, attempt: int | None = None) -> Callable[[Event], bool]:
-    """For `until`: the job is in this state (in this attempt)."""
+    """For `wait_for_event`: the job is in this state (in this attempt)."""
 
     def reported(event: Event) -> bool:
         data = event.data
@@ -74,7 +77,7 @@ def status(wanted: State, attempt: int | None = None) -> Callable[[Event], bool]
 
 async def reach(job: Job[Any], wanted: State, attempt: int | None = None) -> JobRow:
     """Follow the job into this state; its row there."""
-    await until(job, status(wanted, attempt))
+    await wait_for_event(job, status(wanted, attempt))
     return (await job.arefresh()).row
 
 

@@ -14,7 +14,7 @@ from tests.specs.factories import (
     FOREVER,
     PATIENCE,
     SECOND,
-    Spy,
+    SpyStore,
     end,
     ended,
     events_of,
@@ -22,7 +22,7 @@ from tests.specs.factories import (
     pass_time,
     reach,
     story,
-    until,
+    wait_for_event,
     working,
 )
 
@@ -376,7 +376,7 @@ async def test_a_stream_replays_events_and_continues_live(app: Windlass) -> None
 
     job = await task.aenqueue()
     async with working(app), asyncio.timeout(PATIENCE):
-        await until(job, lambda event: event.type is EventType.STEP_STATUS)
+        await wait_for_event(job, lambda event: event.type is EventType.STEP_STATUS)
         reported = []
         async for event in job.aevents():  # starts in the middle
             reported.append(event)
@@ -452,7 +452,7 @@ async def test_output_that_cannot_be_stored_does_not_fail_the_job(app: Windlass)
         return "done all the same"
 
     job = await task.aenqueue()
-    await end(app, job, store=Spy(app.client().store.twin(), Deaf()))
+    await end(app, job, store=SpyStore(app.client().store.twin(), Deaf()))
     assert await job.aresult() == "done all the same"
 
 
@@ -467,7 +467,7 @@ async def test_an_event_during_error_handling_never_hides_the_error(
             ctx.emit("process-error", {"message": "exit code 1"})
 
     job = await task.aenqueue()
-    await end(app, job, store=Spy(app.client().store.twin(), Deaf()))
+    await end(app, job, store=SpyStore(app.client().store.twin(), Deaf()))
     [last] = await events_of(job, EventType.JOB_FAILED)
     assert last.data["errorMessage"] == "the real one"
 
@@ -486,5 +486,5 @@ async def test_throttled_workers_try_again_and_no_attempt_is_lost(app: Windlass)
         return 1
 
     job = await task.aenqueue()
-    await end(app, job, sweep_interval=FOREVER, store=Spy(app.client().store.twin(), throttle))
+    await end(app, job, sweep_interval=FOREVER, store=SpyStore(app.client().store.twin(), throttle))
     assert (await job.aresult(), job.row.attempt, left) == (1, 1, {"claim": 0, "apply": 0})

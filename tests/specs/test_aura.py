@@ -18,7 +18,7 @@ from tests.specs.factories import (
     reach,
     retries,
     story,
-    until,
+    wait_for_event,
     working,
 )
 
@@ -162,7 +162,7 @@ async def lived(app: Windlass, clock: VirtualClock, finish: Callable[[], None]) 
     job = await task.aenqueue()
     clock.advance(1)
     async with working(app):
-        await until(job, lambda event: event.data.get("progressPct") == 40)
+        await wait_for_event(job, lambda event: event.data.get("progressPct") == 40)
         clock.advance(30)
         if finish is canceled:
             await job.acancel()

@@ -23,7 +23,7 @@ from tests.specs.factories import (
     pass_time,
     places,
     reach,
-    until,
+    wait_for_event,
     working,
 )
 
@@ -187,7 +187,7 @@ async def test_the_files_of_a_canceled_job_go_before_it_is_canceled(
         await asyncio.wait_for(filled.wait(), PATIENCE)
         assert places(data) == ["proxy", "temp"]
         await job.acancel()
-        await until(job, lambda event: event.final)
+        await wait_for_event(job, lambda event: event.final)
         assert places(data) == []
 
 

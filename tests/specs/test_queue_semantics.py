@@ -13,7 +13,7 @@ from tests.specs.factories import (
     FOREVER,
     PATIENCE,
     SECOND,
-    Spy,
+    SpyStore,
     add_probe,
     end,
     ended,
@@ -26,7 +26,7 @@ from tests.specs.factories import (
     retries,
     status,
     story,
-    until,
+    wait_for_event,
     working,
 )
 
@@ -213,7 +213,9 @@ async def test_workers_try_again_when_the_store_is_away_and_lose_nothing(app: Wi
         return done
 
     job = await task.aenqueue()
-    row = await end(app, job, sweep_interval=FOREVER, store=Spy(app.client().store.twin(), look))
+    row = await end(
+        app, job, sweep_interval=FOREVER, store=SpyStore(app.client().store.twin(), look)
+    )
     assert failures == {"claim": 0, "record": 0, "apply": 0}
     assert (row.state, row.attempt, row.retry_count) == (State.SUCCEEDED, 1, 0)
 
@@ -421,7 +423,7 @@ async def delays(
     async with working(app, slots=len(jobs)):
         for attempt in range(1, jobs[0].row.policy.max_retries + 1):
             for job in jobs:
-                await until(job, status(State.RETRYING, attempt))
+                await wait_for_event(job, status(State.RETRYING, attempt))
             clock.advance(30)
         for job in jobs:
             await job.await_end(PATIENCE)
@@ -581,7 +583,7 @@ async def test_a_heartbeat_lengthens_the_lease_by_its_whole_length_and_stops_wit
             beats.append(clock.now())
 
     job = await task.aenqueue()
-    async with working(app, lease=0.3, store=Spy(app.client().store.twin(), look)):
+    async with working(app, lease=0.3, store=SpyStore(app.client().store.twin(), look)):
         await reach(job, State.RUNNING)
         await eventually(lambda: len(beats) >= 2)
         at = clock.advance(0.2)
@@ -617,9 +619,9 @@ async def test_a_job_runs_longer_than_its_lease_and_no_longer_than_its_timeout(
         await asyncio.sleep(FOREVER)
 
     job = await long.aenqueue()
-    row = await end(app, job, store=Spy(app.client().store.twin(), look))
+    row = await end(app, job, store=SpyStore(app.client().store.twin(), look))
     assert (row.state, row.attempt, row.crash_count) == (State.SUCCEEDED, 1, 0)
     assert await job.aresult(PATIENCE) == "finished"
-    row = await end(app, await endless.aenqueue(), store=Spy(app.client().store.twin(), look))
+    row = await end(app, await endless.aenqueue(), store=SpyStore(app.client().store.twin(), look))
     assert row.error is not None
     assert (row.state, row.error.code, row.crash_count) == (State.FAILED, "timeout", 0)

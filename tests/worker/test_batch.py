@@ -1,4 +1,4 @@
-"""Batch tasks: one call for many jobs, each of which is settled by itself."""
+"""Batch tasks: one call for many jobs, each settled separately."""
 
 from __future__ import annotations
 
@@ -13,17 +13,10 @@ from typing import Annotated, Any, NamedTuple
 
 import pytest
 from pydantic import BaseModel, Field
-from tests.worker import batch_sample
-from tests.worker.factories import (
-    PATIENCE,
-    Spy,
-    events_of,
-    eventually,
-    running,
-    until,
-    work_off,
-    working,
-)
+from tests.worker import batch_tasks
+from tests.worker.event_waits import WAIT_TIMEOUT, events_of, eventually, is_running, wait_for_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import run_burst, running_worker
 
 from windlass import (
     Batch,
@@ -50,10 +43,11 @@ from windlass.core.query.job_query import Query
 from windlass.testing import VirtualClock, twin
 from windlass.testing import batch as make_batch
 from windlass.testing.factories import claim_one, no_jitter
-from windlass.worker.attempt import RunningAttempt
-from windlass.worker.batch.collector import BatchCall, BatchCollector
+from windlass.worker.batch.batch_call import BatchCall
+from windlass.worker.batch.collector import BatchCollector
+from windlass.worker.running_attempt import RunningAttempt
 
-LONG = 3 * PATIENCE
+LONG = 3 * WAIT_TIMEOUT
 
 
 @dataclass
@@ -63,7 +57,7 @@ class Page:
 
 
 class Before(NamedTuple):
-    """A page, as an older version of the app had it."""
+    """The arguments of a page in an older version of the app."""
 
     number: str
 
@@ -76,7 +70,7 @@ async def app() -> AsyncIterator[Windlass]:
 
 
 async def enqueue(app: Windlass, task: Any, *numbers: int) -> list[Job[Any]]:
-    """In one write, so that they are there together."""
+    """Enqueue the jobs in one write, so that one claim returns all of them."""
     return await app.aenqueue_many([task.new_job(number) for number in numbers])
 
 
@@ -84,7 +78,7 @@ async def states(jobs: Sequence[Job[Any]]) -> list[State]:
     return [(await job.arefresh()).state for job in jobs]
 
 
-# -- what a batch task is
+# -- declaration and call
 
 
 async def test_one_call_gets_many_jobs_each_with_its_arguments_and_its_result(
@@ -101,15 +95,15 @@ async def test_one_call_gets_many_jobs_each_with_its_arguments_and_its_result(
     await index.aenqueue(1)
     await index.aenqueue(number=2, title="two")
     job = await index.aenqueue(3, title="three")
-    await work_off(app)
+    await run_burst(app)
     assert calls == [[Page(1), Page(2, "two"), Page(3, "three")]]
-    result: str = await job.aresult(PATIENCE)
+    result: str = await job.aresult(WAIT_TIMEOUT)
     assert result == "3: three"
     with pytest.raises(InvalidArgumentError, match="integer"):
         index.new_job(number="x")  # type: ignore[arg-type]
 
 
-async def test_a_job_is_checked_against_one_jobs_arguments_when_it_is_enqueued(
+async def test_the_arguments_of_each_job_are_validated_at_enqueue(
     app: Windlass,
 ) -> None:
     class Model(BaseModel):
@@ -136,7 +130,7 @@ async def test_a_job_is_checked_against_one_jobs_arguments_when_it_is_enqueued(
             task.new_job(number="x")
 
 
-async def test_a_plain_call_stays_a_plain_call(app: Windlass) -> None:
+async def test_a_batch_task_can_be_called_as_a_function(app: Windlass) -> None:
     @app.task(batch=10, args=Page)
     def index(batch: Batch[Page, int]) -> None:
         for page in batch:
@@ -147,7 +141,7 @@ async def test_a_plain_call_stays_a_plain_call(app: Windlass) -> None:
     assert [(page.settled, page.result) for page in made] == [(True, 1), (True, 2)]
 
 
-def test_a_wrong_declaration_is_refused_with_what_to_write() -> None:
+def test_an_invalid_declaration_is_refused_with_a_correct_example() -> None:
     app = Windlass("memory:")
     with pytest.raises(ConfigurationError, match=r"@app.task\(batch=100, args=Page\)"):
         app.task(batch=10)
@@ -164,7 +158,7 @@ def test_a_wrong_declaration_is_refused_with_what_to_write() -> None:
         async def two(ctx: Context, batch: Batch[Page]) -> None: ...
 
     with pytest.raises(ConfigurationError, match="remove one of the two"):
-        app.task(batch=2, args=Page, executor="process")(batch_sample.index.spec.function)
+        app.task(batch=2, args=Page, executor="process")(batch_tasks.index.spec.function)
 
     with pytest.raises(ConfigurationError, match="a dataclass, a model or a "):
 
@@ -174,59 +168,59 @@ def test_a_wrong_declaration_is_refused_with_what_to_write() -> None:
     app.close()
 
 
-# -- gathering
+# -- collecting
 
 
-async def test_a_full_batch_begins_at_once_and_the_rest_after_its_wait(app: Windlass) -> None:
+async def test_a_full_batch_starts_at_once_and_the_rest_after_its_wait(app: Windlass) -> None:
     sizes: list[int] = []
-    began: list[float] = []
+    started_at: list[float] = []
     clock = asyncio.get_running_loop().time
 
     @app.task(batch=4, wait="300ms", args=Page)
     async def index(batch: Batch[Page]) -> None:
         sizes.append(len(batch))
-        began.append(clock())
+        started_at.append(clock())
 
     await enqueue(app, index, *range(10))
     start = clock()
-    await work_off(app)
+    await run_burst(app)
     assert sizes == [4, 4, 2]
-    assert began[2] - start >= 0.3
+    assert started_at[2] - start >= 0.3
 
 
 async def test_jobs_claimed_while_the_first_waits_join_its_batch(app: Windlass) -> None:
     sizes: list[int] = []
 
-    @app.task(batch=3, wait=PATIENCE, args=Page)
+    @app.task(batch=3, wait=WAIT_TIMEOUT, args=Page)
     async def index(batch: Batch[Page]) -> None:
         sizes.append(len(batch))
 
-    async with working(app) as worker:
+    async with running_worker(app) as worker:
         for number in (1, 2):
             await index.aenqueue(number)
-            await eventually(_is(lambda: worker.running == number))  # noqa: B023
-        await (await index.aenqueue(3)).await_end(PATIENCE)
+            await eventually(async_condition(lambda: worker.running == number))  # noqa: B023
+        await (await index.aenqueue(3)).await_end(WAIT_TIMEOUT)
     assert sizes == [3]
 
 
-def _is(look: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
-    async def asked() -> bool:
-        return look()
+def async_condition(condition: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+    async def check() -> bool:
+        return condition()
 
-    return asked
+    return check
 
 
 async def test_a_batch_that_waits_for_more_jobs_holds_no_slot(app: Windlass) -> None:
-    @app.task(batch=100, wait=2 * PATIENCE, args=Page)
+    @app.task(batch=100, wait=2 * WAIT_TIMEOUT, args=Page)
     async def index(batch: Batch[Page]) -> None: ...
 
     @app.task
     async def other() -> None: ...
 
-    async with working(app, queues={"default": 1}) as worker:
+    async with running_worker(app, queues={"default": 1}) as worker:
         await enqueue(app, index, 1, 2)
-        await eventually(_is(lambda: worker.running == 2))
-        await (await other.aenqueue()).await_end(PATIENCE)
+        await eventually(async_condition(lambda: worker.running == 2))
+        await (await other.aenqueue()).await_end(WAIT_TIMEOUT)
         assert worker.running == 2
     assert {(row.task, row.state) for row in (await app.client().store.find(Query())).rows} == {
         (index.name, State.QUEUED),
@@ -235,23 +229,23 @@ async def test_a_batch_that_waits_for_more_jobs_holds_no_slot(app: Windlass) -> 
 
 
 async def test_one_call_takes_one_slot(app: Windlass) -> None:
-    now = most = 0
+    now = peak = 0
 
     @app.task(batch=5, args=Page)
     async def index(batch: Batch[Page]) -> None:
-        nonlocal now, most
+        nonlocal now, peak
         now += 1
-        most = max(most, now)
+        peak = max(peak, now)
         await asyncio.sleep(0.02)
         now -= 1
 
     jobs = await enqueue(app, index, *range(40))
-    await work_off(app, queues={"default": 2})
-    assert most == 2
+    await run_burst(app, queues={"default": 2})
+    assert peak == 2
     assert await states(jobs) == [State.SUCCEEDED] * 40
 
 
-async def test_jobs_of_each_task_and_queue_are_gathered_apart(app: Windlass) -> None:
+async def test_jobs_are_collected_by_task_and_queue(app: Windlass) -> None:
     calls: list[tuple[str, set[int]]] = []
 
     @app.task(batch=10, args=Page)
@@ -277,7 +271,7 @@ async def test_jobs_of_each_task_and_queue_are_gathered_apart(app: Windlass) -> 
         )
     ]
     await app.aenqueue_many(new)
-    await work_off(app, queues={"default": 20, "other": 2})
+    await run_burst(app, queues={"default": 20, "other": 2})
     assert sorted((name, sorted(numbers)) for name, numbers in calls) == [
         ("index", [0, 1, 2]),
         ("index", [10, 11, 12]),
@@ -293,13 +287,13 @@ async def test_surplus_jobs_of_other_tasks_are_released_at_once(
 ) -> None:
     claims = 0
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         nonlocal claims
         claims += verb == "claim"
 
     go = asyncio.Event()
 
-    @app.task(batch=50, wait=2 * PATIENCE, args=Page)
+    @app.task(batch=50, wait=2 * WAIT_TIMEOUT, args=Page)
     async def index(batch: Batch[Page]) -> None: ...
 
     @app.task
@@ -309,19 +303,19 @@ async def test_surplus_jobs_of_other_tasks_are_released_at_once(
     await index.aenqueue(1)
     others = await app.aenqueue_many([slow.new_job() for _ in range(10)])
     store = app.client().store
-    async with working(
-        app, Spy(store.twin(), look), queues={"default": 2}, poll_interval=PATIENCE
-    ) as it:
-        await eventually(_is(lambda: it.settled.get(State.QUEUED, 0) > 0))
+    async with running_worker(
+        app, SpyStore(store.twin(), on_call), queues={"default": 2}, poll_interval=WAIT_TIMEOUT
+    ) as worker:
+        await eventually(async_condition(lambda: worker.settled.get(State.QUEUED, 0) > 0))
         counted = await states(others)
         assert counted.count(State.RUNNING) == 2
         assert counted.count(State.QUEUED) == 8
         before = claims
         await asyncio.sleep(0.1)
-        assert claims == before  # it does not ask for company again and again
+        assert claims == before  # the worker does not repeat claims to fill the batch
         go.set()
         for job in others:
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
 
 
 async def test_without_a_wait_a_batch_gets_one_more_claim(
@@ -341,42 +335,42 @@ async def test_without_a_wait_a_batch_gets_one_more_claim(
     assert (len(ready), collector.wanted("default")) == (1, 0)
 
 
-async def test_a_stop_gives_back_at_once_what_is_gathered(app: Windlass) -> None:
+async def test_a_stop_releases_collected_jobs_at_once(app: Windlass) -> None:
     @app.task(batch=100, wait="1h", args=Page)
     async def index(batch: Batch[Page]) -> None: ...
 
     jobs = await enqueue(app, index, *range(5))
-    async with working(app, grace=2 * PATIENCE) as worker:
-        await eventually(_is(lambda: worker.running == 5))
+    async with running_worker(app, grace=2 * WAIT_TIMEOUT) as worker:
+        await eventually(async_condition(lambda: worker.running == 5))
     rows = [(await job.arefresh()).row for job in jobs]
     assert [(row.state, row.retry_count, row.crash_count) for row in rows] == [
         (State.QUEUED, 0, 0)
     ] * 5
 
 
-async def test_a_job_that_is_canceled_while_it_is_gathered_never_runs(app: Windlass) -> None:
+async def test_a_job_canceled_while_its_batch_collects_never_runs(app: Windlass) -> None:
     seen: list[int] = []
 
-    @app.task(batch=3, wait=PATIENCE, args=Page)
+    @app.task(batch=3, wait=WAIT_TIMEOUT, args=Page)
     async def index(batch: Batch[Page]) -> None:
         seen.extend(page.args.number for page in batch)
 
     first, second = await enqueue(app, index, 1, 2)
-    async with working(app, cancel_poll_interval=0.01) as worker:
-        await eventually(_is(lambda: worker.running == 2))
+    async with running_worker(app, cancel_poll_interval=0.01) as worker:
+        await eventually(async_condition(lambda: worker.running == 2))
         await first.acancel("enough")
         await asyncio.sleep(0.1)  # the cancel watcher polls
         await index.aenqueue(3)
-        await second.await_end(PATIENCE)
-        await first.await_end(PATIENCE)
+        await second.await_end(WAIT_TIMEOUT)
+        await first.await_end(WAIT_TIMEOUT)
     assert first.state is State.CANCELED
     assert seen == [2, 3]
 
 
-# -- each settled by itself
+# -- items are settled separately
 
 
-async def test_one_that_fails_leaves_its_neighbours_alone(app: Windlass) -> None:
+async def test_each_item_is_settled_with_its_own_outcome(app: Windlass) -> None:
     @app.task(batch=10, args=Page, max_retries=2, backoff=fixed(3600))
     async def index(batch: Batch[Page, int]) -> None:
         for page in batch:
@@ -395,9 +389,9 @@ async def test_one_that_fails_leaves_its_neighbours_alone(app: Windlass) -> None
                     page.succeed(36)
 
     jobs = await enqueue(app, index, *range(8))
-    async with working(app):
-        await jobs[0].await_end(PATIENCE)
-        await jobs[6].await_end(PATIENCE)
+    async with running_worker(app):
+        await jobs[0].await_end(WAIT_TIMEOUT)
+        await jobs[6].await_end(WAIT_TIMEOUT)
     rows = [(await job.arefresh()).row for job in jobs]
     assert [row.state for row in rows] == [
         State.SUCCEEDED, State.RETRYING, State.FAILED, State.RETRYING, State.CANCELED,
@@ -410,7 +404,7 @@ async def test_one_that_fails_leaves_its_neighbours_alone(app: Windlass) -> None
     assert [await jobs[n].aresult() for n in (0, 6, 7)] == [None, 36, None]
 
 
-async def test_an_error_out_of_the_call_fails_those_that_are_not_settled(app: Windlass) -> None:
+async def test_an_error_of_the_call_fails_the_unsettled_jobs(app: Windlass) -> None:
     @app.task(batch=10, args=Page, max_retries=0)
     async def index(batch: Batch[Page, str]) -> None:
         batch[0].succeed("kept")
@@ -418,17 +412,17 @@ async def test_an_error_out_of_the_call_fails_those_that_are_not_settled(app: Wi
         raise RuntimeError("all of them")
 
     jobs = await enqueue(app, index, *range(4))
-    await work_off(app)
+    await run_burst(app)
     assert await states(jobs) == [State.SUCCEEDED, *[State.FAILED] * 3]
     assert await jobs[0].aresult() == "kept"
     errors = [job.last_error["message"] for job in jobs[1:] if job.last_error]
     assert errors == ["its own", "all of them", "all of them"]
     traces = [job.last_error["traceback"] for job in jobs[2:] if job.last_error]
     assert all(trace.count("raise RuntimeError") == 1 for trace in traces)
-    assert len(set(map(len, traces))) == 1  # no one's is in another's
+    assert len(set(map(len, traces))) == 1  # no traceback contains another
 
 
-async def test_each_that_failed_with_the_call_is_retried_by_its_own_policy(app: Windlass) -> None:
+async def test_jobs_that_fail_with_the_call_are_retried_by_their_own_policy(app: Windlass) -> None:
     calls: list[list[int]] = []
 
     @app.task(batch=10, args=Page, max_retries=1, backoff=fixed(0))
@@ -438,7 +432,7 @@ async def test_each_that_failed_with_the_call_is_retried_by_its_own_policy(app: 
             raise ValueError("once")
 
     jobs = await enqueue(app, index, 1, 2, 3)
-    await work_off(app)
+    await run_burst(app)
     assert calls == [[1, 2, 3], [1, 2, 3]]
     assert [(await job.arefresh()).row.attempt for job in jobs] == [2, 2, 2]
 
@@ -452,14 +446,14 @@ async def test_settled_items_are_stored_while_the_call_continues(app: Windlass) 
         await go.wait()
 
     jobs = await enqueue(app, index, 0, 1, 2)
-    async with working(app):
-        assert await jobs[1].aresult(PATIENCE) == "early"
+    async with running_worker(app):
+        assert await jobs[1].aresult(WAIT_TIMEOUT) == "early"
         assert await states(jobs) == [State.RUNNING, State.SUCCEEDED, State.RUNNING]
         go.set()
-        await jobs[2].await_end(PATIENCE)
+        await jobs[2].await_end(WAIT_TIMEOUT)
 
 
-async def test_a_call_keeps_its_slot_until_it_ends_though_all_of_its_jobs_are_settled(
+async def test_a_call_keeps_its_slot_after_all_its_jobs_are_settled(
     app: Windlass,
 ) -> None:
     go = asyncio.Event()
@@ -474,16 +468,16 @@ async def test_a_call_keeps_its_slot_until_it_ends_though_all_of_its_jobs_are_se
         await go.wait()
 
     jobs = await enqueue(app, index, 0, 1, 2, 3)
-    async with working(app, queues={"default": 1}):
-        await jobs[0].await_end(PATIENCE)
+    async with running_worker(app, queues={"default": 1}):
+        await jobs[0].await_end(WAIT_TIMEOUT)
         await asyncio.sleep(0.05)
         assert calls == 1
         go.set()
-        await jobs[3].await_end(PATIENCE)
+        await jobs[3].await_end(WAIT_TIMEOUT)
     assert await states(jobs) == [State.SUCCEEDED] * 4
 
 
-async def test_to_settle_a_job_twice_is_an_error_of_the_task(app: Windlass) -> None:
+async def test_settling_an_item_twice_raises(app: Windlass) -> None:
     reached: list[bool] = []
 
     @app.task(batch=2, args=Page)
@@ -498,25 +492,25 @@ async def test_to_settle_a_job_twice_is_an_error_of_the_task(app: Windlass) -> N
         reached.append(True)
 
     [job, _] = await enqueue(app, index, 0, 1)
-    await work_off(app)
+    await run_burst(app)
     assert reached == [True]
     assert await states([job]) == [State.SUCCEEDED]
 
 
-async def test_a_result_that_cannot_be_stored_fails_its_own_job(app: Windlass) -> None:
+async def test_a_result_that_cannot_be_stored_fails_only_its_job(app: Windlass) -> None:
     @app.task(batch=2, args=Page)
     async def index(batch: Batch[Page, Any]) -> None:
         batch[0].succeed(object())
         batch[1].succeed({"fine": True})
 
     jobs = await enqueue(app, index, 0, 1)
-    await work_off(app)
+    await run_burst(app)
     assert await states(jobs) == [State.FAILED, State.SUCCEEDED]
     assert jobs[0].row.error is not None
     assert jobs[0].row.error.code == "invalid_result"
 
 
-async def test_arguments_that_no_longer_fit_fail_their_own_job(app: Windlass) -> None:
+async def test_arguments_that_no_longer_match_fail_only_their_job(app: Windlass) -> None:
     old = Windlass(app.url)
 
     @app.task(batch=3, args=Page, name="index")
@@ -527,7 +521,7 @@ async def test_arguments_that_no_longer_fit_fail_their_own_job(app: Windlass) ->
 
     bad = before.new_job("not a number")
     [first, broken, last] = await app.aenqueue_many([index.new_job(1), bad, index.new_job(2)])
-    await work_off(app)
+    await run_burst(app)
     assert await states([first, broken, last]) == [State.SUCCEEDED, State.FAILED, State.SUCCEEDED]
     await old.aclose()
 
@@ -545,7 +539,7 @@ async def test_each_item_records_events_of_its_own_job(app: Windlass) -> None:
                 page.ctx.then(after, number=2)
 
     jobs = await enqueue(app, index, 1, 2, 3)
-    await work_off(app)
+    await run_burst(app)
     for number, job in enumerate(jobs, 1):
         [event] = await events_of(job, EventType.LOG)
         assert event.data["message"] == f"page {number}"
@@ -556,7 +550,7 @@ async def test_each_item_records_events_of_its_own_job(app: Windlass) -> None:
     assert [row.state for row in page.rows] == [State.SUCCEEDED]
 
 
-async def test_middleware_is_around_each_job_and_sees_its_own_outcome(app: Windlass) -> None:
+async def test_middleware_wraps_each_job_and_sees_its_outcome(app: Windlass) -> None:
     seen: dict[Any, Any] = {}
 
     @app.middleware
@@ -581,13 +575,13 @@ async def test_middleware_is_around_each_job_and_sees_its_own_outcome(app: Windl
 
     refuse = index.options(tags=("refuse",))
     jobs = await app.aenqueue_many([index.new_job(1), index.new_job(2), refuse.new_job(3)])
-    await work_off(app)
+    await run_burst(app)
     assert sizes == [2]
     assert seen == {jobs[0].id: 1, jobs[1].id: "two"}
     assert await states(jobs) == [State.SUCCEEDED, State.FAILED, State.FAILED]
 
 
-async def test_a_batch_sees_what_the_lifespan_made(app: Windlass) -> None:
+async def test_a_batch_has_the_state_of_the_lifespan(app: Windlass) -> None:
     found: list[Any] = []
 
     @app.lifespan
@@ -599,11 +593,11 @@ async def test_a_batch_sees_what_the_lifespan_made(app: Windlass) -> None:
         found.append(batch.state)
 
     await index.aenqueue(1)
-    await work_off(app)
+    await run_burst(app)
     assert found == ["pool"]
 
 
-# -- what ends an attempt from outside
+# -- cancels, lost leases, timeouts, stops
 
 
 async def test_a_cancel_reaches_its_item_and_the_call_continues(app: Windlass) -> None:
@@ -622,19 +616,19 @@ async def test_a_cancel_reaches_its_item_and_the_call_continues(app: Windlass) -
         batch[1].succeed(2)
 
     jobs = await enqueue(app, index, 0, 1)
-    async with working(app, cancel_poll_interval=0.01):
-        await until(jobs[0], running)
+    async with running_worker(app, cancel_poll_interval=0.01):
+        await wait_for_event(jobs[0], is_running)
         await jobs[0].acancel("enough")
-        await asyncio.wait_for(cancelled.wait(), PATIENCE)
-        assert await states(jobs) == [State.RUNNING, State.RUNNING]  # its task may still be at it
+        await asyncio.wait_for(cancelled.wait(), WAIT_TIMEOUT)
+        assert await states(jobs) == [State.RUNNING, State.RUNNING]  # the task has not stopped yet
         go.set()
-        await jobs[1].await_end(PATIENCE)
-        await jobs[0].await_end(PATIENCE)
+        await jobs[1].await_end(WAIT_TIMEOUT)
+        await jobs[0].await_end(WAIT_TIMEOUT)
     assert await states(jobs) == [State.CANCELED, State.SUCCEEDED]
     assert await jobs[1].aresult() == 2
 
 
-async def test_a_cancel_of_all_cancels_the_call(app: Windlass) -> None:
+async def test_canceling_all_jobs_cancels_the_call(app: Windlass) -> None:
     ended: list[str] = []
 
     @app.task(batch=2, args=Page)
@@ -642,19 +636,19 @@ async def test_a_cancel_of_all_cancels_the_call(app: Windlass) -> None:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            await asyncio.sleep(0.01)  # cancelled once, it may clean up
-            ended.append("tidied")
+            await asyncio.sleep(0.01)  # after one cancel, the task may clean up
+            ended.append("cleaned up")
             raise
 
     jobs = await enqueue(app, index, 0, 1)
-    async with working(app, cancel_poll_interval=0.01):
-        await until(jobs[1], running)
+    async with running_worker(app, cancel_poll_interval=0.01):
+        await wait_for_event(jobs[1], is_running)
         for job in jobs:
             await job.acancel("enough")
         for job in jobs:
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
     assert await states(jobs) == [State.CANCELED] * 2
-    assert ended == ["tidied"]
+    assert ended == ["cleaned up"]
 
 
 async def test_a_job_canceled_before_the_call_starts_is_not_in_it(app: Windlass) -> None:
@@ -673,12 +667,12 @@ async def test_a_job_canceled_before_the_call_starts_is_not_in_it(app: Windlass)
 
     late = index.options(tags=("late",))
     jobs = await app.aenqueue_many([index.new_job(1), late.new_job(2)])
-    async with working(app, cancel_poll_interval=0.01):
-        await until(jobs[0], running)
+    async with running_worker(app, cancel_poll_interval=0.01):
+        await wait_for_event(jobs[0], is_running)
         await jobs[0].acancel("enough")
-        await jobs[0].await_end(PATIENCE)
+        await jobs[0].await_end(WAIT_TIMEOUT)
         go.set()
-        await jobs[1].await_end(PATIENCE)
+        await jobs[1].await_end(WAIT_TIMEOUT)
     assert await states(jobs) == [State.CANCELED, State.SUCCEEDED]
     assert seen == [2]
 
@@ -692,30 +686,30 @@ async def test_a_call_is_cancelled_once_per_reason_and_may_clean_up(app: Windlas
         started.set()
         try:
             await asyncio.Event().wait()
-        except asyncio.CancelledError:  # of all cancels
+        except asyncio.CancelledError:  # from the cancel of all jobs
             for page in batch[:2]:
-                page.fail(Cancel("as you like"))
+                page.fail(Cancel("canceled by the task"))
                 await asyncio.sleep(0.01)
             swallowed.set()
         try:
             await asyncio.Event().wait()
-        except asyncio.CancelledError:  # of the stop
+        except asyncio.CancelledError:  # from the stop of the worker
             await asyncio.sleep(0.01)
-            ended.append("tidied")
+            ended.append("cleaned up")
             raise
 
     jobs = await enqueue(app, index, *range(4))
-    async with working(app, cancel_poll_interval=0.01, grace=0.0):
-        await asyncio.wait_for(started.wait(), PATIENCE)
+    async with running_worker(app, cancel_poll_interval=0.01, grace=0.0):
+        await asyncio.wait_for(started.wait(), WAIT_TIMEOUT)
         for job in jobs:
             await job.acancel("enough")
-        await asyncio.wait_for(swallowed.wait(), PATIENCE)
-    assert ended == ["tidied"]
+        await asyncio.wait_for(swallowed.wait(), WAIT_TIMEOUT)
+    assert ended == ["cleaned up"]
     assert await states(jobs) == [State.CANCELED] * 4
 
 
-async def test_one_whose_lease_is_lost_settles_nothing_and_the_others_do() -> None:
-    app = Windlass("memory:", clock=VirtualClock())  # no lease runs out by itself
+async def test_a_lost_lease_prevents_only_the_settle_of_its_own_job() -> None:
+    app = Windlass("memory:", clock=VirtualClock())  # no lease expires by itself
 
     @app.task(batch=2, args=Page)
     async def index(batch: Batch[Page, str]) -> None:
@@ -726,19 +720,19 @@ async def test_one_whose_lease_is_lost_settles_nothing_and_the_others_do() -> No
 
     jobs = await enqueue(app, index, 0, 1)
     store = app.client().store
-    async with working(app, lease=0.3):
-        await until(jobs[0], running)
+    async with running_worker(app, lease=0.3):
+        await wait_for_event(jobs[0], is_running)
         [row] = await store.get([jobs[0].id])
         assert row is not None
         await store.pause(["default"], paused=True)
-        await store.apply([settle(row, Released(), random=no_jitter)])  # behind the worker's back
-        await jobs[1].await_end(PATIENCE)
+        await store.apply([settle(row, Released(), random=no_jitter)])  # without the worker
+        await jobs[1].await_end(WAIT_TIMEOUT)
     assert await states(jobs) == [State.QUEUED, State.SUCCEEDED]
     assert jobs[0].row.result is None
     await app.aclose()
 
 
-async def test_the_timeout_is_that_of_the_call(app: Windlass) -> None:
+async def test_the_timeout_applies_to_the_call(app: Windlass) -> None:
     stopped: list[bool] = []
 
     @app.task(batch=3, args=Page, timeout=0.2, max_retries=0)
@@ -750,13 +744,13 @@ async def test_the_timeout_is_that_of_the_call(app: Windlass) -> None:
             stopped.append(all(page.cancelled for page in batch[1:]))
 
     jobs = await enqueue(app, index, 0, 1, 2)
-    await work_off(app)
+    await run_burst(app)
     assert stopped == [True]
     assert await states(jobs) == [State.SUCCEEDED, State.FAILED, State.FAILED]
     assert [job.row.error.code for job in jobs[1:] if job.row.error] == ["timeout"] * 2
 
 
-async def test_a_stop_cancels_the_call_and_gives_its_jobs_back(app: Windlass) -> None:
+async def test_a_stop_cancels_the_call_and_releases_its_jobs(app: Windlass) -> None:
     started = asyncio.Event()
 
     @app.task(batch=3, args=Page)
@@ -766,27 +760,27 @@ async def test_a_stop_cancels_the_call_and_gives_its_jobs_back(app: Windlass) ->
         await asyncio.Event().wait()
 
     jobs = await enqueue(app, index, 0, 1, 2)
-    async with working(app, grace=0.0):
-        await asyncio.wait_for(started.wait(), PATIENCE)
+    async with running_worker(app, grace=0.0):
+        await asyncio.wait_for(started.wait(), WAIT_TIMEOUT)
     rows = [(await job.arefresh()).row for job in jobs]
     assert [row.state for row in rows] == [State.SUCCEEDED, State.QUEUED, State.QUEUED]
     assert [row.retry_count for row in rows] == [0, 0, 0]
 
 
-async def test_a_call_that_is_cancelled_from_within_fails_its_jobs(app: Windlass) -> None:
+async def test_a_cancellation_inside_the_call_fails_its_jobs(app: Windlass) -> None:
     @app.task(batch=2, args=Page, max_retries=0)
     async def index(batch: Batch[Page]) -> None:
         raise asyncio.CancelledError
 
     jobs = await enqueue(app, index, 0, 1)
-    await work_off(app)
+    await run_burst(app)
     assert await states(jobs) == [State.FAILED] * 2
 
 
 # -- threads
 
 
-async def test_a_sync_function_runs_on_a_thread_and_settles_each_from_there(app: Windlass) -> None:
+async def test_a_sync_function_runs_on_a_thread_and_settles_items_from_there(app: Windlass) -> None:
     threads: set[int] = set()
     go = threading.Event()
 
@@ -794,16 +788,16 @@ async def test_a_sync_function_runs_on_a_thread_and_settles_each_from_there(app:
     def index(batch: Batch[Page, str]) -> None:
         threads.add(threading.get_ident())
         batch[0].succeed("early")
-        assert go.wait(PATIENCE)
+        assert go.wait(WAIT_TIMEOUT)
         batch[1].fail(ValueError("rust"))
 
     jobs = await enqueue(app, index, 0, 1, 2)
-    async with working(app):
-        assert await jobs[0].aresult(PATIENCE) == "early"
+    async with running_worker(app):
+        assert await jobs[0].aresult(WAIT_TIMEOUT) == "early"
         go.set()
         with pytest.raises(JobFailedError, match="rust"):
-            await jobs[1].aresult(PATIENCE)
-        assert await jobs[2].aresult(PATIENCE) is None
+            await jobs[1].aresult(WAIT_TIMEOUT)
+        assert await jobs[2].aresult(WAIT_TIMEOUT) is None
     assert threads
     assert threading.get_ident() not in threads
 
@@ -812,11 +806,11 @@ async def test_jobs_of_a_batch_thread_wait_until_it_returns(app: Windlass) -> No
     @app.task(batch=2, args=Page, timeout=0.1, max_retries=0)
     def index(batch: Batch[Page, str]) -> None:
         while not batch.cancelled:
-            assert batch[0].ctx.cancel_flag.wait(PATIENCE)
+            assert batch[0].ctx.cancel_flag.wait(WAIT_TIMEOUT)
         batch[0].succeed("after all")
 
     jobs = await enqueue(app, index, 0, 1)
-    await work_off(app)
+    await run_burst(app)
     assert await states(jobs) == [State.SUCCEEDED, State.FAILED]
     assert jobs[1].row.error is not None
     assert jobs[1].row.error.code == "timeout"
@@ -830,7 +824,7 @@ async def test_jobs_of_a_batch_thread_wait_until_it_returns(app: Windlass) -> No
 @asynccontextmanager
 async def stored(place: Path) -> AsyncIterator[Windlass]:
     app = Windlass(f"sqlite:///{place}/jobs.db?durability=off", data=place / "data")
-    app.include(batch_sample.tasks)
+    app.include(batch_tasks.tasks)
     yield app
     await app.aclose()
 
@@ -839,19 +833,17 @@ async def test_jobs_that_were_running_when_a_worker_died_run_alone_in_a_process(
     tmp_path: Path,
 ) -> None:
     async with stored(tmp_path) as app:
-        died = await enqueue(app, batch_sample.index, 0, 1)
+        crashed_jobs = await enqueue(app, batch_tasks.index, 0, 1)
         store = app.client().store
         await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 2)], lease=0.01))
-        async with working(app):
-            results = [await job.aresult(LONG) for job in died]
-            fresh = [
-                await job.aresult(LONG) for job in await enqueue(app, batch_sample.index, 2, 3)
-            ]
+        async with running_worker(app):
+            results = [await job.aresult(LONG) for job in crashed_jobs]
+            fresh = [await job.aresult(LONG) for job in await enqueue(app, batch_tasks.index, 2, 3)]
     assert [(size, pid == os.getpid()) for size, pid in results] == [(1, False)] * 2
     assert [pid == os.getpid() for _, pid in fresh] == [True, True]
 
 
-async def test_what_was_settled_before_its_worker_died_is_not_done_again(app: Windlass) -> None:
+async def test_items_settled_before_a_crash_are_not_run_again(app: Windlass) -> None:
     calls: list[list[int]] = []
 
     @app.task(batch=5, args=Page)
@@ -859,7 +851,7 @@ async def test_what_was_settled_before_its_worker_died_is_not_done_again(app: Wi
         calls.append([page.args.number for page in batch])
         if len(batch) > 1:
             batch[0].succeed()
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(WAIT_TIMEOUT):
                 while (await jobs[0].arefresh()).state is not State.SUCCEEDED:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
 
@@ -871,7 +863,7 @@ async def test_what_was_settled_before_its_worker_died_is_not_done_again(app: Wi
     assert calls == [[0, 1, 2], [1], [2]]
 
 
-async def test_where_none_is_isolated_they_still_run_alone(app: Windlass) -> None:
+async def test_without_isolation_crashed_jobs_still_run_alone(app: Windlass) -> None:
     sizes: list[int] = []
 
     @app.task(batch=5, args=Page, backoff=fixed(0))
@@ -881,11 +873,11 @@ async def test_where_none_is_isolated_they_still_run_alone(app: Windlass) -> Non
     jobs = await enqueue(app, index, 0, 1, 2)
     store = app.client().store
     await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 2)], lease=0.01))
-    await work_off(app, isolate=False)
+    await run_burst(app, isolate=False)
     assert sorted(sizes) == [1, 1, 1]
     assert await states(jobs) == [State.SUCCEEDED] * 3
 
 
-def test_the_types_of_a_batch_may_leave_the_result_out() -> None:
+def test_the_result_type_of_a_batch_is_optional() -> None:
     assert Batch[Page] == Batch[Page, None]
     assert Item[Page] == Item[Page, None]

@@ -11,7 +11,9 @@ from random import Random
 from typing import Any, NoReturn
 
 import pytest
-from tests.worker.factories import PATIENCE, Spy, events_of, run_one, until, work_off, working
+from tests.worker.event_waits import WAIT_TIMEOUT, events_of, wait_for_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import run_burst, run_to_end, running_worker
 
 from windlass import Context, InvalidArgumentError, Job, Windlass, fixed
 from windlass.core.codec import JsonCodec, Purpose
@@ -66,7 +68,7 @@ async def test_unstored_progress_is_replaced_by_the_newest(store: MemoryStore) -
     assert context.take() == ()
 
 
-async def test_other_words_stay_and_keep_their_place(store: MemoryStore) -> None:
+async def test_other_events_are_kept_in_order(store: MemoryStore) -> None:
     row = await start_one(store)
     context = context_of(row, store)
     context.progress(10)
@@ -87,12 +89,12 @@ async def test_other_words_stay_and_keep_their_place(store: MemoryStore) -> None
     assert percents(events) == [10, 30]
 
 
-async def test_progress_never_falls_whatever_is_reported(store: MemoryStore) -> None:
+async def test_progress_never_decreases(store: MemoryStore) -> None:
     row = await start_one(store)
     context = context_of(row, store)
-    lots = Random(7)
+    random = Random(7)
     for _ in range(50):
-        context.progress(lots.uniform(-50, 150))
+        context.progress(random.uniform(-50, 150))
         await context.flush()
     seen = percents(await read_events(store, row.id))
     assert all(a <= b for a, b in pairwise(seen))
@@ -108,7 +110,7 @@ async def test_a_stage_maps_its_own_progress_to_the_whole(store: MemoryStore) ->
     context = context_of(row, store)
     for stage, percent in (("script", 100), ("voice", 50), ("nonsense", 90), ("render", 0)):
         context.stage(stage)
-        context.progress(percent, f"{stage} at work")
+        context.progress(percent, f"{stage} runs")
         await context.flush()
     events = await read_events(store, row.id)
     assert percents(events) == [15, 25, 25, 85]
@@ -126,14 +128,16 @@ async def test_a_new_attempt_has_no_stage_until_it_names_one(app: Windlass) -> N
         if ctx.attempt == 1:
             ctx.stage("plan")
             raise ValueError
-        ctx.progress(40)  # of the whole, and not of the stage that an earlier attempt was in
+        ctx.progress(40)  # of the whole job: the stage of the earlier attempt does not apply
 
     job = await task.aenqueue()
-    await run_one(app, job)
+    await run_to_end(app, job)
     assert percents(await events_of(job))[-1] == 40
 
 
-async def test_the_last_word_is_stored_with_the_end_and_costs_no_write(app: Windlass) -> None:
+async def test_the_last_events_are_stored_by_the_settle_without_another_write(
+    app: Windlass,
+) -> None:
     verbs: list[str] = []
 
     @app.task
@@ -142,7 +146,7 @@ async def test_the_last_word_is_stored_with_the_end_and_costs_no_write(app: Wind
         ctx.log("done")
 
     job = await task.aenqueue()
-    await work_off(app, Spy(app.client().store.twin(), verbs.append))
+    await run_burst(app, SpyStore(app.client().store.twin(), verbs.append))
     events = await events_of(job)
     assert percents(events) == [70]
     assert [event.type for event in events[-3:-1]] == [EventType.STEP_PROGRESS, EventType.LOG]
@@ -161,11 +165,11 @@ async def test_progress_is_written_while_a_task_runs(app: Windlass) -> None:
 
     job = await task.aenqueue()
     verbs: list[str] = []
-    async with working(app, Spy(app.client().store.twin(), verbs.append)):
-        event = await until(job, lambda event: event.type is EventType.STEP_PROGRESS)
+    async with running_worker(app, SpyStore(app.client().store.twin(), verbs.append)):
+        event = await wait_for_event(job, lambda event: event.type is EventType.STEP_PROGRESS)
         assert event.data["progressPct"] == 59
         go.set()
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
     assert verbs.count("record") == 1
 
 
@@ -173,19 +177,21 @@ async def test_a_sync_task_records_events_from_its_own_thread(app: Windlass) -> 
     @app.task
     def task(ctx: Context) -> str:
         ctx.log(f"from {threading.current_thread().name}")
-        return ctx.step("one", lambda: "kept")
+        return ctx.step("one", lambda: "result")
 
     job = await task.aenqueue()
-    await run_one(app, job)
+    await run_to_end(app, job)
     [line] = await events_of(job, EventType.LOG)
     assert body(line)["message"].startswith("from windlass-task")
-    assert await job.aresult() == "kept"
+    assert await job.aresult() == "result"
 
 
 @pytest.mark.parametrize(
     "text", ["x" * 10 * MAX_EVENT, "\x00" * MAX_EVENT, "\ud800", "漢" * 80_000]
 )
-async def test_no_word_is_too_long_or_too_odd_to_be_stored(app: Windlass, text: str) -> None:
+async def test_text_of_any_length_and_with_any_characters_is_stored(
+    app: Windlass, text: str
+) -> None:
     @app.task(max_retries=0)
     async def task(ctx: Context) -> None:
         ctx.log(text)
@@ -195,7 +201,7 @@ async def test_no_word_is_too_long_or_too_odd_to_be_stored(app: Windlass, text: 
         ctx.log(text)
 
     job = await task.aenqueue()
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
     assert row.state is State.SUCCEEDED
     lines = await events_of(job, EventType.LOG, EventType.WARNING, EventType.STEP_PROGRESS)
     assert len(lines) == 4
@@ -214,12 +220,12 @@ async def test_an_event_that_cannot_be_stored_is_refused_at_the_call(store: Memo
 async def test_events_of_a_failed_flush_are_stored_later_in_order(store: MemoryStore) -> None:
     down = True
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         if down and verb == "record":
-            raise StoreUnavailableError("away")
+            raise StoreUnavailableError("unavailable")
 
     row = await start_one(store)
-    context = context_of(row, Spy(store, look))
+    context = context_of(row, SpyStore(store, on_call))
     context.log("one")
     with pytest.raises(StoreUnavailableError):
         await context.flush()
@@ -230,8 +236,8 @@ async def test_events_of_a_failed_flush_are_stored_later_in_order(store: MemoryS
     assert [body(line)["message"] for line in lines] == ["one", "two"]
 
 
-async def test_two_flushes_at_once_lose_nothing(store: MemoryStore) -> None:
-    """The store drops a record older than what it has, so that they must go one by one."""
+async def test_concurrent_flushes_lose_no_event(store: MemoryStore) -> None:
+    """The store drops records older than its newest, so flushes must run one after the other."""
     row = await start_one(store)
     faulty = FaultyStore(store, Random(3).random, lose=0.3, repeat=0.3, delay=True)
     context = context_of(row, faulty)
@@ -264,19 +270,19 @@ async def test_a_finished_step_is_not_run_again(app: Windlass) -> None:
 
     @app.task(backoff=fixed(0))
     async def task(ctx: Context) -> list[str]:
-        async def piece(name: str, *, loud: bool = False) -> str:
+        async def piece(name: str, *, suffix: bool = False) -> str:
             runs.append(name)
             if name == "second" and ctx.attempt == 1:
                 raise ConnectionError("in the second step")
-            return f"{name} of attempt {ctx.attempt}" + "!" * loud
+            return f"{name} of attempt {ctx.attempt}" + "!" * suffix
 
         return [
-            await ctx.astep("first", piece, "first", loud=True),
+            await ctx.astep("first", piece, "first", suffix=True),
             await ctx.astep("second", piece, "second"),
         ]
 
     job = await task.aenqueue()
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
     assert await job.aresult() == ["first of attempt 1!", "second of attempt 2"]
     assert runs == ["first", "second", "second"]
     assert row.last_step == "second"
@@ -285,7 +291,7 @@ async def test_a_finished_step_is_not_run_again(app: Windlass) -> None:
     assert first.error.step == "second"
 
 
-async def test_the_steps_of_a_sync_task_are_kept_too(app: Windlass) -> None:
+async def test_finished_steps_of_a_sync_task_are_not_run_again(app: Windlass) -> None:
     runs: list[int] = []
 
     @app.task(backoff=fixed(0))
@@ -294,19 +300,19 @@ async def test_the_steps_of_a_sync_task_are_kept_too(app: Windlass) -> None:
             runs.append(ctx.attempt)
             return 7
 
-        kept = ctx.step("only", piece)
+        result = ctx.step("only", piece)
         if ctx.attempt < 3:
             raise ValueError
-        return kept
+        return result
 
     job = await task.aenqueue()
-    await run_one(app, job)
+    await run_to_end(app, job)
     assert await job.aresult() == 7
     assert runs == [1]
 
 
-async def test_steps_outlive_the_worker_that_ran_them(tmp_path: Any) -> None:
-    """The first worker dies after the first step: its lease runs out, another one goes on."""
+async def test_steps_survive_the_death_of_their_worker(tmp_path: Any) -> None:
+    """The first worker dies after the first step. Its lease expires, and another continues."""
     clock = VirtualClock()
     app = Windlass(f"sqlite:///{tmp_path}/jobs.db?durability=off", clock=clock)
     runs: list[str] = []
@@ -328,7 +334,7 @@ async def test_steps_outlive_the_worker_that_ran_them(tmp_path: Any) -> None:
 
     assert await dead.astep("one", one) == "one by 1"
     clock.advance(11)
-    await run_one(app, job)
+    await run_to_end(app, job)
     assert await job.aresult() == ["one by 1", "two by 2"]
     assert runs == ["two"]
     assert (job.row.crash_count, job.row.attempt) == (1, 2)
@@ -337,15 +343,15 @@ async def test_steps_outlive_the_worker_that_ran_them(tmp_path: Any) -> None:
     await app.aclose()
 
 
-async def test_a_step_waits_for_a_store_that_is_away_and_the_task_notices_nothing(
+async def test_a_step_waits_for_an_unavailable_store(
     app: Windlass,
 ) -> None:
-    away = {"record": 2, "checkpoints": 1}
+    failures_left = {"record": 2, "checkpoints": 1}
 
-    def look(verb: str) -> None:
-        if away.get(verb, 0) > 0:
-            away[verb] -= 1
-            raise StoreUnavailableError("away")
+    def on_call(verb: str) -> None:
+        if failures_left.get(verb, 0) > 0:
+            failures_left[verb] -= 1
+            raise StoreUnavailableError("unavailable")
 
     @app.task(max_retries=0)
     async def task(ctx: Context) -> int:
@@ -355,10 +361,10 @@ async def test_a_step_waits_for_a_store_that_is_away_and_the_task_notices_nothin
         return await ctx.astep("piece", piece)
 
     job = await task.aenqueue()
-    await work_off(app, Spy(app.client().store.twin(), look))
-    assert await job.aresult(PATIENCE) == 5
+    await run_burst(app, SpyStore(app.client().store.twin(), on_call))
+    assert await job.aresult(WAIT_TIMEOUT) == 5
     assert job.row.attempt == 1
-    assert set(away.values()) == {0}
+    assert set(failures_left.values()) == {0}
 
 
 @pytest.mark.parametrize(
@@ -376,7 +382,7 @@ async def test_a_step_whose_result_cannot_be_stored_fails_with_that_error(
         raise AssertionError("not reached")
 
     job: Job[Any] = await task.aenqueue()
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
     assert row.error is not None
     assert row.error.step == "big"
     assert message in json.loads(row.error.body or b"{}")["message"]
@@ -397,5 +403,5 @@ async def test_a_step_inside_a_step_leaves_the_outer_one_current(app: Windlass) 
         await ctx.astep("outer", outer)
         seen.append(ctx.current_step)
 
-    await run_one(app, await task.aenqueue())
+    await run_to_end(app, await task.aenqueue())
     assert seen == ["inner", "outer", None]

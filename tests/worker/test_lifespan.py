@@ -1,4 +1,4 @@
-"""What a worker sets up before its first job and takes down after its last."""
+"""The lifespan: setup before the first job of a worker, cleanup after the last."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.worker.factories import PATIENCE, make_worker, work_off
+from tests.worker.event_waits import WAIT_TIMEOUT
+from tests.worker.workers import make_worker, run_burst
 
 from windlass import ConfigurationError, Context, State, Windlass
 
@@ -19,7 +20,7 @@ async def app() -> AsyncIterator[Windlass]:
     await app.aclose()
 
 
-async def test_what_the_lifespan_yields_is_the_state_of_every_task(app: Windlass) -> None:
+async def test_the_value_of_the_lifespan_is_the_state_of_every_task(app: Windlass) -> None:
     calls: list[str] = []
 
     @app.lifespan
@@ -38,7 +39,7 @@ async def test_what_the_lifespan_yields_is_the_state_of_every_task(app: Windlass
         return int(ctx.state["model"])
 
     jobs = [await of_loop.aenqueue(), await of_thread.aenqueue()]
-    await work_off(app)
+    await run_burst(app)
     assert [await job.aresult() for job in jobs] == [7, 7]
     assert calls == ["up", "job", "down"]
 
@@ -54,7 +55,7 @@ async def test_a_context_manager_may_be_the_lifespan(app: Windlass) -> None:
         return str(ctx.state)
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult() == "pool"
 
 
@@ -64,7 +65,7 @@ async def test_without_a_lifespan_the_state_is_none(app: Windlass) -> None:
         return ctx.state is None
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult()
 
 
@@ -79,7 +80,7 @@ async def test_a_lifespan_that_fails_stops_the_worker_before_it_claims(app: Wind
 
     job = await task.aenqueue()
     with pytest.raises(ConfigurationError) as stopped:
-        await work_off(app)
+        await run_burst(app)
     message = str(stopped.value)
     assert f"{__file__}:" in message
     assert "failed to start: OSError: no such model" in message
@@ -100,11 +101,11 @@ async def test_a_lifespan_that_fails_at_the_end_loses_no_job(app: Windlass) -> N
 
     job = await task.aenqueue()
     with pytest.raises(ConfigurationError, match="failed to end: OSError: still busy; no job"):
-        await work_off(app)
+        await run_burst(app)
     assert await job.aresult() == 1
 
 
-async def test_a_worker_that_is_cancelled_takes_down_what_it_set_up(app: Windlass) -> None:
+async def test_a_cancelled_worker_leaves_its_lifespan(app: Windlass) -> None:
     up, down = asyncio.Event(), asyncio.Event()
 
     @app.lifespan
@@ -116,7 +117,7 @@ async def test_a_worker_that_is_cancelled_takes_down_what_it_set_up(app: Windlas
             down.set()
 
     running = asyncio.create_task(make_worker(app).run())
-    await asyncio.wait_for(up.wait(), PATIENCE)
+    await asyncio.wait_for(up.wait(), WAIT_TIMEOUT)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -1,4 +1,4 @@
-"""What an application wraps around every enqueue and every run."""
+"""Middleware of an application: hooks around every enqueue and every run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.worker.factories import work_off
+from tests.worker.workers import run_burst
 
 from windlass import ConfigurationError, Context, JobFailedError, NewJob, State, Windlass
 from windlass.worker.middleware import CallNext
@@ -42,7 +42,7 @@ async def test_a_function_runs_around_every_task_the_first_outermost(app: Windla
         return 1
 
     job = await plus.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult() == 2
     assert calls == ["outer plus", "inner", "task", "outer end"]
 
@@ -61,11 +61,11 @@ async def test_an_object_may_have_both_hooks(app: Windlass) -> None:
         return "done"
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult() == ["t1", "done"]
 
 
-def test_both_doors_and_a_transaction_pass_the_enqueue_hook_once(tmp_path: Any) -> None:
+def test_each_enqueue_calls_the_hook_once_also_in_a_transaction(tmp_path: Any) -> None:
     app = Windlass(f"sqlite:///{tmp_path}/jobs.db?durability=off")
     seen: list[str] = []
 
@@ -103,7 +103,7 @@ async def test_an_enqueue_hook_that_raises_fails_that_enqueue_and_stores_nothing
     assert not await app.client().store.stats()
 
 
-async def test_an_enqueue_hook_that_returns_no_job_is_named(app: Windlass) -> None:
+async def test_an_enqueue_hook_that_returns_no_job_is_refused(app: Windlass) -> None:
     @app.middleware
     def forget(new_job: NewJob) -> None: ...
 
@@ -131,7 +131,7 @@ async def test_a_run_hook_that_raises_fails_that_attempt_and_never_the_worker(
         return 1
 
     first, second = await bad.aenqueue(), await good.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     with pytest.raises(JobFailedError, match="not this one") as failed:
         await first.aresult()
     assert failed.value.remote_traceback is not None
@@ -139,7 +139,7 @@ async def test_a_run_hook_that_raises_fails_that_attempt_and_never_the_worker(
     assert await second.aresult() == 1
 
 
-async def test_the_time_of_middleware_counts_as_the_attempts(app: Windlass) -> None:
+async def test_the_time_of_middleware_counts_towards_the_timeout(app: Windlass) -> None:
     @app.middleware
     async def slow(ctx: Context, call_next: CallNext) -> Any:
         await asyncio.Event().wait()
@@ -148,7 +148,7 @@ async def test_the_time_of_middleware_counts_as_the_attempts(app: Windlass) -> N
     async def task() -> None: ...
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     row = (await job.arefresh()).row
     assert row.state is State.FAILED
     assert row.error is not None
@@ -165,7 +165,7 @@ class AsyncEnqueue:
 
 
 @pytest.mark.parametrize("wrong", [object(), 7, SyncRun, AsyncEnqueue()])
-def test_what_is_no_middleware_is_refused_with_what_it_should_be(wrong: Any) -> None:
+def test_an_invalid_middleware_is_refused_with_the_expected_signature(wrong: Any) -> None:
     app = Windlass("memory:")
     with pytest.raises(ConfigurationError, match=r"def (run|enqueue)"):
         app.middleware(wrong)

@@ -1,4 +1,4 @@
-"""A stop has an end, whatever tasks, threads and the store do about it."""
+"""A shutdown takes a bounded time, also if tasks, threads or the store do not respond."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import pytest
-from tests.worker.factories import PATIENCE, Spy, make_worker
+from tests.worker.event_waits import WAIT_TIMEOUT
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import make_worker
 
 from windlass import Context, Windlass
 from windlass.core.decisions.transition import ApplyResult, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.state import State
-from windlass.worker.attempt import RunningAttempt, StopReason
+from windlass.worker.running_attempt import RunningAttempt, StopReason
 
 T = TypeVar("T")
 
@@ -27,13 +29,13 @@ async def app() -> AsyncIterator[Windlass]:
     await app.aclose()
 
 
-async def test_a_task_that_will_not_end_is_left_to_its_lease(
+async def test_a_task_that_ignores_its_cancel_is_left_to_lease_expiry(
     app: Windlass, caplog: pytest.LogCaptureFixture
 ) -> None:
     started, go = asyncio.Event(), asyncio.Event()
 
     @app.task
-    async def stubborn() -> None:
+    async def ignores_cancel() -> None:
         started.set()
         while not go.is_set():
             try:
@@ -41,18 +43,18 @@ async def test_a_task_that_will_not_end_is_left_to_its_lease(
             except asyncio.CancelledError:
                 continue
 
-    job = await stubborn.aenqueue()
+    job = await ignores_cancel.aenqueue()
     worker = make_worker(app, grace=0.0, release_timeout=0.1)
     running = asyncio.create_task(worker.run())
     await started.wait()
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.RUNNING
     assert f"did not stop in time; will be retried after lease expiry: {job.id}" in caplog.text
     go.set()
 
 
-async def test_a_thread_that_does_not_return_holds_up_nothing_for_long(app: Windlass) -> None:
+async def test_a_thread_that_does_not_return_delays_a_stop_only_briefly(app: Windlass) -> None:
     started, go = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
@@ -66,18 +68,18 @@ async def test_a_thread_that_does_not_return_holds_up_nothing_for_long(app: Wind
     running = asyncio.create_task(worker.run())
     await started.wait()
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.RUNNING
     go.set()
 
 
-async def test_a_store_that_is_away_does_not_hold_up_a_stop(app: Windlass) -> None:
-    away = False
+async def test_a_store_outage_does_not_delay_a_stop(app: Windlass) -> None:
+    unavailable = False
     started = asyncio.Event()
 
-    def look(verb: str) -> None:
-        if away and verb != "close":
-            raise StoreUnavailableError("away")
+    def on_call(verb: str) -> None:
+        if unavailable and verb != "close":
+            raise StoreUnavailableError("unavailable")
 
     @app.task
     async def task() -> None:
@@ -85,60 +87,62 @@ async def test_a_store_that_is_away_does_not_hold_up_a_stop(app: Windlass) -> No
         await asyncio.Event().wait()
 
     job = await task.aenqueue()
-    worker = make_worker(app, Spy(app.client().store.twin(), look), grace=0.0, release_timeout=0.1)
+    worker = make_worker(
+        app, SpyStore(app.client().store.twin(), on_call), grace=0.0, release_timeout=0.1
+    )
     running = asyncio.create_task(worker.run())
     await started.wait()
-    away = True
+    unavailable = True
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.RUNNING  # the store was unavailable
 
 
 @pytest.mark.parametrize("unbounded", [False, True])
 @pytest.mark.parametrize("verb", ["claim", "stats"])
-async def test_a_call_that_is_never_answered_does_not_hold_up_a_stop(
+async def test_a_store_call_without_response_does_not_delay_a_stop(
     app: Windlass, verb: str, unbounded: bool
 ) -> None:
-    asked = asyncio.Event()
+    call_sent = asyncio.Event()
 
-    class Silent(Spy):
+    class UnansweredCall(SpyStore):
         async def around(self, called: str, call: Callable[[], Awaitable[T]]) -> T:
             if called == verb:
-                asked.set()
+                call_sent.set()
                 await asyncio.Event().wait()
             return await call()
 
     before = asyncio.all_tasks()
-    store = Silent(app.client().store.twin(), lambda _: None)
+    store = UnansweredCall(app.client().store.twin())
     worker = make_worker(app, store, burst=True, grace=0.0, release_timeout=0.1)
     running = asyncio.create_task(worker.run())
-    await asyncio.wait_for(asked.wait(), PATIENCE)
+    await asyncio.wait_for(call_sent.wait(), WAIT_TIMEOUT)
     worker.stop(unbounded=unbounded)
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert asyncio.all_tasks() == before
 
 
-async def test_what_a_claim_took_that_is_never_answered_is_left_to_its_lease(app: Windlass) -> None:
+async def test_jobs_of_a_claim_without_response_are_left_to_lease_expiry(app: Windlass) -> None:
     @app.task
     async def task() -> None: ...
 
     job = await task.aenqueue()
-    taken = asyncio.Event()
+    claimed = asyncio.Event()
 
-    class Silent(Spy):
+    class UnansweredClaim(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-            answer = await call()
+            result = await call()
             if verb == "claim":
-                taken.set()
+                claimed.set()
                 await asyncio.Event().wait()
-            return answer
+            return result
 
-    store = Silent(app.client().store.twin(), lambda _: None)
+    store = UnansweredClaim(app.client().store.twin())
     worker = make_worker(app, store, grace=0.0, release_timeout=0.1)
     running = asyncio.create_task(worker.run())
-    await asyncio.wait_for(taken.wait(), PATIENCE)
+    await asyncio.wait_for(claimed.wait(), WAIT_TIMEOUT)
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.RUNNING
 
 
@@ -147,29 +151,29 @@ async def test_jobs_claimed_after_the_stop_are_released(app: Windlass) -> None:
     async def task() -> None: ...
 
     job = await task.aenqueue()
-    taken, go = asyncio.Event(), asyncio.Event()
+    claimed, go = asyncio.Event(), asyncio.Event()
 
-    class Slow(Spy):
+    class SlowClaim(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-            answer = await call()
+            result = await call()
             if verb == "claim":
-                taken.set()
+                claimed.set()
                 await go.wait()
-            return answer
+            return result
 
-    store = Slow(app.client().store.twin(), lambda _: None)
-    worker = make_worker(app, store, grace=0.0, release_timeout=PATIENCE)
+    store = SlowClaim(app.client().store.twin())
+    worker = make_worker(app, store, grace=0.0, release_timeout=WAIT_TIMEOUT)
     running = asyncio.create_task(worker.run())
-    await asyncio.wait_for(taken.wait(), PATIENCE)
+    await asyncio.wait_for(claimed.wait(), WAIT_TIMEOUT)
     worker.stop()
     await asyncio.sleep(0)
     go.set()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.QUEUED
     assert job.row.crash_count == 0
 
 
-async def test_a_worker_that_is_cancelled_again_and_again_leaves_nothing_behind(
+async def test_a_worker_cancelled_repeatedly_leaves_no_task_and_no_thread(
     app: Windlass,
 ) -> None:
     started, go = asyncio.Event(), asyncio.Event()
@@ -191,13 +195,13 @@ async def test_a_worker_that_is_cancelled_again_and_again_leaves_nothing_behind(
         await asyncio.sleep(0)
     go.set()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(asyncio.shield(running), PATIENCE)
-    assert (await job.arefresh()).state is State.QUEUED  # given back, not left to its lease
+        await asyncio.wait_for(asyncio.shield(running), WAIT_TIMEOUT)
+    assert (await job.arefresh()).state is State.QUEUED  # released, not left to lease expiry
     assert asyncio.all_tasks() == before
     assert not [thread for thread in threading.enumerate() if thread.name == "windlass-keeper"]
 
 
-async def test_a_patient_stop_waits_for_as_long_as_it_takes(app: Windlass) -> None:
+async def test_an_unbounded_stop_waits_for_running_tasks(app: Windlass) -> None:
     started, go = asyncio.Event(), asyncio.Event()
 
     @app.task
@@ -206,7 +210,7 @@ async def test_a_patient_stop_waits_for_as_long_as_it_takes(app: Windlass) -> No
         await go.wait()
 
     job = await long.aenqueue()
-    later = await long.aenqueue()
+    second_job = await long.aenqueue()
     worker = make_worker(app, grace=0.0, queues={"default": 1})
     running = asyncio.create_task(worker.run())
     await started.wait()
@@ -214,9 +218,9 @@ async def test_a_patient_stop_waits_for_as_long_as_it_takes(app: Windlass) -> No
     done, _ = await asyncio.wait({running}, timeout=0.2)
     assert not done
     go.set()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.SUCCEEDED
-    assert (await later.arefresh()).state is State.QUEUED
+    assert (await second_job.arefresh()).state is State.QUEUED
 
 
 async def test_a_second_stop_starts_the_grace_period(app: Windlass) -> None:
@@ -233,31 +237,31 @@ async def test_a_second_stop_starts_the_grace_period(app: Windlass) -> None:
     await started.wait()
     worker.stop(unbounded=True)
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.QUEUED
 
 
-async def test_a_task_that_swallowed_its_cancel_is_cancelled_again_when_the_worker_stops(
+async def test_a_task_that_swallowed_a_cancel_is_cancelled_again_by_a_stop(
     app: Windlass,
 ) -> None:
     started, swallowed = asyncio.Event(), asyncio.Event()
 
     @app.task
-    async def unresponsive() -> None:
+    async def swallows_cancel() -> None:
         started.set()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
         swallowed.set()
         await asyncio.Event().wait()
 
-    job = await unresponsive.aenqueue()
+    job = await swallows_cancel.aenqueue()
     worker = make_worker(app, grace=0.0, cancel_poll_interval=0.01)
     running = asyncio.create_task(worker.run())
     await started.wait()
     await job.acancel()
-    await asyncio.wait_for(swallowed.wait(), PATIENCE)
+    await asyncio.wait_for(swallowed.wait(), WAIT_TIMEOUT)
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.CANCELED
 
 
@@ -279,15 +283,15 @@ async def test_an_attempt_stopped_before_its_first_step_ends(app: Windlass) -> N
 
     worker._fetcher._start = start_and_stop
     await job.acancel()
-    again = await task.aenqueue()
+    second_job = await task.aenqueue()
     running = asyncio.create_task(worker.run())
-    await again.await_end(PATIENCE)
+    await second_job.await_end(WAIT_TIMEOUT)
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert not ran
 
 
-async def test_one_job_that_cannot_be_settled_keeps_no_other_from_it(
+async def test_a_job_that_cannot_be_settled_blocks_no_other_settle(
     app: Windlass, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task
@@ -296,20 +300,20 @@ async def test_one_job_that_cannot_be_settled_keeps_no_other_from_it(
     jobs = await app.aenqueue_many([task.new_job() for _ in range(5)])
     bad = jobs[2].id
 
-    class Picky(Spy):
+    class FailingApply(SpyStore):
         async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
             if any(transition.job_id == bad for transition in transitions):
                 raise ZeroDivisionError("a bug")
             return await super().apply(transitions)
 
-    worker = make_worker(app, Picky(app.client().store.twin(), lambda _: None))
+    worker = make_worker(app, FailingApply(app.client().store.twin()))
     running = asyncio.create_task(worker.run())
     for job in jobs:
         if job.id != bad:
-            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+            assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
-    assert (await jobs[2].arefresh()).state is State.RUNNING  # left to its lease
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
+    assert (await jobs[2].arefresh()).state is State.RUNNING  # left to lease expiry
     assert "could not be settled" in caplog.text
 
 
@@ -324,4 +328,4 @@ async def test_a_worker_whose_loop_failed_stops_and_logs_it(app: Windlass) -> No
 
     worker._settler.run = broken  # type: ignore[method-assign]
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(worker.run(), PATIENCE)
+        await asyncio.wait_for(worker.run(), WAIT_TIMEOUT)

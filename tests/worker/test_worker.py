@@ -1,4 +1,4 @@
-"""A worker from its first claim to its stop, on a good store and on a bad one."""
+"""A worker from its first claim to its stop, also on a store that fails."""
 
 from __future__ import annotations
 
@@ -10,15 +10,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.worker.factories import (
-    PATIENCE,
-    Spy,
-    make_worker,
-    running,
-    until,
-    work_off,
-    working,
-)
+from tests.worker.event_waits import WAIT_TIMEOUT, is_running, wait_for_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import make_worker, run_burst, running_worker
 
 from windlass import Context, Job, JobFailedError, Windlass, fixed
 from windlass.core.errors import StoreUnavailableError
@@ -66,23 +60,23 @@ async def attempts_of(job: Job[Any]) -> list[Trigger | None]:
 
 
 async def test_no_more_jobs_run_at_once_than_there_are_slots(file: Windlass) -> None:
-    now, most = 0, 0
+    now, peak = 0, 0
 
     @file.task
     async def task() -> None:
-        nonlocal now, most
+        nonlocal now, peak
         now += 1
-        most = max(most, now)
+        peak = max(peak, now)
         await asyncio.sleep(0.01)
         now -= 1
 
     await file.aenqueue_many([task.new_job() for _ in range(20)])
-    worker = await work_off(file, queues={"default": 3})
-    assert most == 3
+    worker = await run_burst(file, queues={"default": 3})
+    assert peak == 3
     assert worker.settled == {State.SUCCEEDED: 20}
 
 
-async def test_a_queue_that_is_full_does_not_hold_up_another(app: Windlass) -> None:
+async def test_a_full_queue_does_not_block_another(app: Windlass) -> None:
     @app.task(queue="slow")
     async def slow() -> None:
         await asyncio.sleep(FOREVER)
@@ -92,9 +86,9 @@ async def test_a_queue_that_is_full_does_not_hold_up_another(app: Windlass) -> N
         return 1
 
     stuck = [await slow.aenqueue() for _ in range(2)]
-    async with working(app, queues={"slow": 1, "quick": 1}, grace=0.01):
-        await until(stuck[0], running)
-        assert await (await quick.aenqueue()).aresult(PATIENCE) == 1
+    async with running_worker(app, queues={"slow": 1, "quick": 1}, grace=0.01):
+        await wait_for_event(stuck[0], is_running)
+        assert await (await quick.aenqueue()).aresult(WAIT_TIMEOUT) == 1
         assert (await stuck[1].arefresh()).state is State.QUEUED
 
 
@@ -107,7 +101,7 @@ async def test_the_highest_priority_runs_first(app: Windlass) -> None:
 
     for n in (1, 3, 2):
         await task.options(priority=n).aenqueue(n)
-    await work_off(app, queues={"default": 1})
+    await run_burst(app, queues={"default": 1})
     assert order == [3, 2, 1]
 
 
@@ -116,33 +110,33 @@ async def test_a_waiting_worker_starts_a_new_job_without_polling(file: Windlass)
     async def task() -> int:
         return 1
 
-    async with working(file, poll_interval=PATIENCE) as worker:
+    async with running_worker(file, poll_interval=WAIT_TIMEOUT) as worker:
         for _ in range(3):
             job = await task.aenqueue()
-            assert await job.aresult(PATIENCE / 2) == 1
+            assert await job.aresult(WAIT_TIMEOUT / 2) == 1
         worker.stop()
-        await task.aenqueue()  # wakes it, so that it sees the stop
+        await task.aenqueue()  # wakes the worker, which then detects the stop
 
 
 # -- bursts
 
 
-async def test_a_burst_ends_when_nothing_is_left_to_do(app: Windlass) -> None:
+async def test_a_burst_ends_when_its_queues_are_empty(app: Windlass) -> None:
     @app.task(backoff=fixed(0.01))
-    async def second_time_lucky(ctx: Context) -> None:
+    async def succeeds_on_retry(ctx: Context) -> None:
         if ctx.attempt == 1:
             raise ValueError
 
     jobs = [
-        await second_time_lucky.aenqueue(),
-        await second_time_lucky.options(delay=0.02).aenqueue(),
+        await succeeds_on_retry.aenqueue(),
+        await succeeds_on_retry.options(delay=0.02).aenqueue(),
     ]
-    worker = await work_off(app)
+    worker = await run_burst(app)
     assert worker.settled == {State.RETRYING: 2, State.SUCCEEDED: 2}
     assert {(await job.arefresh()).state for job in jobs} == {State.SUCCEEDED}
 
 
-async def test_a_burst_does_not_wait_for_jobs_that_only_others_can_start(app: Windlass) -> None:
+async def test_a_burst_does_not_wait_for_jobs_that_it_cannot_claim(app: Windlass) -> None:
     @app.task(queue="paused")
     async def task() -> None: ...
 
@@ -152,7 +146,7 @@ async def test_a_burst_does_not_wait_for_jobs_that_only_others_can_start(app: Wi
         await task.options(queue="default", hold=True).aenqueue(),
         await task.options(queue="of-others").aenqueue(),
     ]
-    worker = await work_off(app, queues={"default": 1, "paused": 1})
+    worker = await run_burst(app, queues={"default": 1, "paused": 1})
     assert worker.settled == {}
     assert [(await job.arefresh()).row.final for job in waiting] == [False] * 3
 
@@ -171,10 +165,10 @@ async def test_a_running_async_task_is_cancelled_and_may_clean_up(app: Windlass)
             cleaned.set()
 
     job = await endless.aenqueue()
-    async with working(app, cancel_poll_interval=0.01):
-        await until(job, running)
+    async with running_worker(app, cancel_poll_interval=0.01):
+        await wait_for_event(job, is_running)
         assert await job.acancel("enough") is State.RUNNING
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
     assert cleaned.is_set()
     assert (job.state, job.row.cancel_reason) == (State.CANCELED, "enough")
 
@@ -182,13 +176,15 @@ async def test_a_running_async_task_is_cancelled_and_may_clean_up(app: Windlass)
 async def test_a_running_thread_ends_canceled_when_it_returns(app: Windlass) -> None:
     @app.task
     def cooperative(ctx: Context) -> str:
-        return "noticed" if ctx.cancel_flag.wait(PATIENCE) and ctx.cancelled else "missed"
+        return (
+            "canceled" if ctx.cancel_flag.wait(WAIT_TIMEOUT) and ctx.cancelled else "not canceled"
+        )
 
     job = await cooperative.aenqueue()
-    async with working(app, cancel_poll_interval=0.01):
-        await until(job, running)
+    async with running_worker(app, cancel_poll_interval=0.01):
+        await wait_for_event(job, is_running)
         await job.acancel()
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
     assert (job.state, job.row.result) == (State.CANCELED, None)
 
 
@@ -201,11 +197,11 @@ async def test_an_accepted_cancel_wins_over_a_success(app: Windlass) -> None:
         return "done"
 
     job = await finishes.aenqueue()
-    async with working(app) as worker:
-        await until(job, running)
+    async with running_worker(app) as worker:
+        await wait_for_event(job, is_running)
         await job.acancel()
         go.set()
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
     assert job.state is State.CANCELED
     assert worker.settled == {State.CANCELED: 1}
 
@@ -213,14 +209,14 @@ async def test_an_accepted_cancel_wins_over_a_success(app: Windlass) -> None:
 # -- lost leases
 
 
-def cut_off(app: Windlass, until: threading.Event) -> Spy:
-    """A store that extends no lease until then: it runs out, however late the sweep comes."""
+def cut_off(app: Windlass, until: threading.Event) -> SpyStore:
+    """Return a store that extends no lease until the event is set, so that leases expire."""
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         if verb == "extend" and not until.is_set():
-            raise StoreUnavailableError("away")
+            raise StoreUnavailableError("unavailable")
 
-    return Spy(app.client().store.twin(), look)
+    return SpyStore(app.client().store.twin(), on_call)
 
 
 async def test_a_lost_lease_stops_the_task_and_drops_its_result(
@@ -240,16 +236,16 @@ async def test_a_lost_lease_stops_the_task_and_drops_its_result(
         return f"by attempt {ctx.attempt}"
 
     job = await task.aenqueue()
-    async with working(timed, cut_off(timed, lost), lease=0.3):
-        await until(job, running)
-        clock.advance(60)  # as if this machine had been asleep
-        assert await job.aresult(PATIENCE) == "by attempt 2"
-        await asyncio.wait_for(stopped.wait(), PATIENCE)  # long before the worker stops
+    async with running_worker(timed, cut_off(timed, lost), lease=0.3):
+        await wait_for_event(job, is_running)
+        clock.advance(60)  # as after a suspend of the machine
+        assert await job.aresult(WAIT_TIMEOUT) == "by attempt 2"
+        await asyncio.wait_for(stopped.wait(), WAIT_TIMEOUT)  # long before the worker stops
     assert (job.row.attempt, job.row.crash_count) == (2, 1)
     assert any("lease expired; result discarded" in line for line in caplog.messages)
 
 
-async def test_a_thread_that_lost_its_job_does_not_disturb_the_next_attempt(
+async def test_a_thread_that_lost_its_lease_does_not_affect_the_next_attempt(
     timed: Windlass, clock: VirtualClock
 ) -> None:
     """Both are in one worker: the thread cannot be stopped, and the job is claimed again."""
@@ -258,24 +254,26 @@ async def test_a_thread_that_lost_its_job_does_not_disturb_the_next_attempt(
     @timed.task
     def task(ctx: Context) -> str:
         if ctx.attempt == 1:
-            assert go.wait(PATIENCE)
+            assert go.wait(WAIT_TIMEOUT)
             return "stale"
         second.set()
-        assert go.wait(PATIENCE)
-        return "the real one"
+        assert go.wait(WAIT_TIMEOUT)
+        return "current"
 
     @timed.task
     async def after() -> int:
         return 1
 
     job = await task.aenqueue()
-    async with working(timed, cut_off(timed, second), lease=0.3, queues={"default": 2}) as worker:
-        await until(job, running)
+    async with running_worker(
+        timed, cut_off(timed, second), lease=0.3, queues={"default": 2}
+    ) as worker:
+        await wait_for_event(job, is_running)
         clock.advance(60)
-        assert await asyncio.to_thread(second.wait, PATIENCE)
+        assert await asyncio.to_thread(second.wait, WAIT_TIMEOUT)
         go.set()
-        assert await job.aresult(PATIENCE) == "the real one"
-        assert await (await after.aenqueue()).aresult(PATIENCE) == 1
+        assert await job.aresult(WAIT_TIMEOUT) == "current"
+        assert await (await after.aenqueue()).aresult(WAIT_TIMEOUT) == 1
     assert worker.settled == {State.SUCCEEDED: 2}
 
 
@@ -292,17 +290,17 @@ async def test_a_stop_lets_running_tasks_finish_and_claims_no_more(app: Windlass
         return "finished"
 
     first, second = [await task.aenqueue() for _ in range(2)]
-    async with working(app, queues={"default": 1}, grace=PATIENCE) as worker:
-        await asyncio.wait_for(started.wait(), PATIENCE)
+    async with running_worker(app, queues={"default": 1}, grace=WAIT_TIMEOUT) as worker:
+        await asyncio.wait_for(started.wait(), WAIT_TIMEOUT)
         worker.stop()
         go.set()
-    assert await first.aresult(PATIENCE) == "finished"
+    assert await first.aresult(WAIT_TIMEOUT) == "finished"
     assert (await second.arefresh()).state is State.QUEUED
 
 
-async def test_after_the_grace_the_rest_is_released_uncounted(file: Windlass) -> None:
+async def test_jobs_that_exceed_the_grace_period_are_released_uncounted(file: Windlass) -> None:
     @file.task
-    async def stubborn(ctx: Context) -> int:
+    async def long_running(ctx: Context) -> int:
         if ctx.attempt == 1:
             ctx.progress(30)
             await asyncio.sleep(FOREVER)
@@ -311,25 +309,25 @@ async def test_after_the_grace_the_rest_is_released_uncounted(file: Windlass) ->
     @file.task
     def run_on_thread(ctx: Context) -> int:
         if ctx.attempt == 1:
-            ctx.cancel_flag.wait(PATIENCE)
+            ctx.cancel_flag.wait(WAIT_TIMEOUT)
         return ctx.attempt
 
-    jobs: list[Job[int]] = [await stubborn.aenqueue(), await run_on_thread.aenqueue()]
-    async with working(file, grace=0.05):
+    jobs: list[Job[int]] = [await long_running.aenqueue(), await run_on_thread.aenqueue()]
+    async with running_worker(file, grace=0.05):
         for job in jobs:
-            await until(job, running)
+            await wait_for_event(job, is_running)
     for job in jobs:
         row = (await job.arefresh()).row
         assert (row.state, row.attempt) == (State.QUEUED, 1)
         assert (row.retry_count, row.crash_count) == (0, 0)
-    await work_off(file)
+    await run_burst(file)
     for job in jobs:
-        assert await job.aresult(PATIENCE) == 2
+        assert await job.aresult(WAIT_TIMEOUT) == 2
         assert await attempts_of(job) == [Trigger.RELEASE, Trigger.SUCCEED]
 
 
-async def test_a_worker_that_is_cancelled_itself_releases_what_it_runs(file: Windlass) -> None:
-    """As Ctrl-C does: nothing may run on without anybody to keep its lease."""
+async def test_a_cancelled_worker_releases_its_running_jobs(file: Windlass) -> None:
+    """Ctrl-C cancels a worker: no task may continue after the keeper has stopped."""
     ended = asyncio.Event()
 
     @file.task
@@ -341,10 +339,10 @@ async def test_a_worker_that_is_cancelled_itself_releases_what_it_runs(file: Win
 
     job = await task.aenqueue()
     run = asyncio.create_task(make_worker(file).run())
-    await until(job, running)
+    await wait_for_event(job, is_running)
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(run, PATIENCE)
+        await asyncio.wait_for(run, WAIT_TIMEOUT)
     assert ended.is_set()
     assert (await job.arefresh()).state is State.QUEUED
     assert await attempts_of(job) == [Trigger.RELEASE]
@@ -355,7 +353,7 @@ async def test_a_worker_leaves_no_thread_behind(file: Windlass) -> None:
     def task() -> None: ...
 
     await task.aenqueue()
-    await work_off(file)
+    await run_burst(file)
     names = {thread.name for thread in threading.enumerate()}
     assert not any(name.startswith(("windlass-keeper", "windlass-task")) for name in names)
 
@@ -376,19 +374,19 @@ async def test_jobs_survive_a_store_that_loses_requests_and_responses(app: Windl
         return await ctx.astep("piece", piece)
 
     jobs = await app.aenqueue_many([task.new_job(n) for n in range(12)])
-    bad = FaultyStore(
+    faulty = FaultyStore(
         app.client().store.twin(), Random(11).random, lose=0.2, repeat=0.2, delay=True,
         raise_lost=True,
     )  # fmt: skip
-    worker = await work_off(app, bad, lease=PATIENCE)
-    assert [await job.aresult(PATIENCE) for job in jobs] == list(range(12))
+    worker = await run_burst(app, faulty, lease=WAIT_TIMEOUT)
+    assert [await job.aresult(WAIT_TIMEOUT) for job in jobs] == list(range(12))
     assert sorted(runs) == list(range(12))
     assert {job.row.attempt for job in jobs} == {1}
     assert worker.settled == {State.SUCCEEDED: 12}
 
 
-class Breaks:
-    """Raises at the first calls of some verbs: before the call, or once it was carried out."""
+class FirstCallsFail:
+    """Raises at the first calls of some verbs, as often as given."""
 
     def __init__(self, **times: int) -> None:
         self.left = times
@@ -396,11 +394,11 @@ class Breaks:
     def __call__(self, verb: str) -> None:
         if self.left.get(verb, 0) > 0:
             self.left[verb] -= 1
-            raise StoreUnavailableError(f"{verb}: away")
+            raise StoreUnavailableError(f"{verb}: unavailable")
 
 
 @pytest.mark.parametrize("verb", ["claim", "apply", "wait", "stats", "due", "expired", "prune"])
-async def test_no_verb_that_fails_for_a_while_ends_the_worker(
+async def test_a_store_call_that_fails_temporarily_does_not_end_the_worker(
     app: Windlass, verb: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task
@@ -409,29 +407,29 @@ async def test_no_verb_that_fails_for_a_while_ends_the_worker(
         return 1
 
     job = await task.aenqueue()
-    breaks = Breaks(**{verb: 2})
-    spy = Spy(app.client().store.twin(), breaks)
-    async with working(app, spy):
-        assert await job.aresult(PATIENCE) == 1
-    await work_off(app, Spy(app.client().store.twin(), Breaks(stats=1)))
+    first_calls_fail = FirstCallsFail(**{verb: 2})
+    spy = SpyStore(app.client().store.twin(), first_calls_fail)
+    async with running_worker(app, spy):
+        assert await job.aresult(WAIT_TIMEOUT) == 1
+    await run_burst(app, SpyStore(app.client().store.twin(), FirstCallsFail(stats=1)))
     assert job.row.attempt == 1
     if verb in {"claim", "apply"}:
-        assert breaks.left[verb] == 0
+        assert first_calls_fail.left[verb] == 0
         assert any("retrying" in line for line in caplog.messages)
 
 
-async def test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once(app: Windlass) -> None:
+async def test_a_settle_whose_response_was_lost_is_repeated_and_counts_once(app: Windlass) -> None:
     settles = 0
 
-    class Forgetful(Spy):
+    class LostApplyResponse(SpyStore):
         async def apply(self, transitions: Any) -> Any:
             nonlocal settles
-            answers = await self.store.apply(transitions)
+            results = await self.store.apply(transitions)
             if any(transition.trigger is Trigger.SUCCEED for transition in transitions):
                 settles += 1
                 if settles == 1:
-                    raise StoreUnavailableError("the answer was lost")
-            return answers
+                    raise StoreUnavailableError("the response was lost")
+            return results
 
     @app.task
     async def task(ctx: Context) -> int:
@@ -439,23 +437,23 @@ async def test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once(app: W
         return ctx.attempt
 
     job = await task.aenqueue()
-    worker = await work_off(app, Forgetful(app.client().store.twin(), lambda _: None))
-    assert await job.aresult(PATIENCE) == 1
+    worker = await run_burst(app, LostApplyResponse(app.client().store.twin()))
+    assert await job.aresult(WAIT_TIMEOUT) == 1
     assert settles == 2
     assert worker.settled == {State.SUCCEEDED: 1}
     kinds = [event.type async for event in job.aevents()]
     assert kinds.count(EventType.LOG) == kinds.count(EventType.JOB_COMPLETED) == 1
 
 
-async def test_a_claim_whose_answer_was_lost_loses_no_job(app: Windlass) -> None:
+async def test_a_claim_whose_response_was_lost_loses_no_job(app: Windlass) -> None:
     claims: list[Any] = []
 
-    class Forgetful(Spy):
+    class LostClaimResponse(SpyStore):
         async def claim(self, claim: Any) -> Any:
             claims.append(claim.token)
             jobs = await self.store.claim(claim)
             if len(claims) == 1:
-                raise StoreUnavailableError("the answer was lost")
+                raise StoreUnavailableError("the response was lost")
             return jobs
 
     @app.task
@@ -463,20 +461,20 @@ async def test_a_claim_whose_answer_was_lost_loses_no_job(app: Windlass) -> None
         return 1
 
     jobs = await app.aenqueue_many([task.new_job() for _ in range(3)])
-    await work_off(app, Forgetful(app.client().store.twin(), lambda _: None), lease=PATIENCE)
-    assert [await job.aresult(PATIENCE) for job in jobs] == [1, 1, 1]
+    await run_burst(app, LostClaimResponse(app.client().store.twin()), lease=WAIT_TIMEOUT)
+    assert [await job.aresult(WAIT_TIMEOUT) for job in jobs] == [1, 1, 1]
     assert {job.row.attempt for job in jobs} == {1}
     assert claims[0] == claims[1] != claims[2]
 
 
 async def test_events_during_a_store_outage_are_stored_with_the_settle(app: Windlass) -> None:
-    breaks = Breaks(record=1)
+    first_calls_fail = FirstCallsFail(record=1)
     tried = asyncio.Event()
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         if verb == "record":
             tried.set()
-        breaks(verb)
+        first_calls_fail(verb)
 
     @app.task
     async def task(ctx: Context) -> None:
@@ -485,7 +483,7 @@ async def test_events_during_a_store_outage_are_stored_with_the_settle(app: Wind
         ctx.log("two")
 
     job = await task.aenqueue()
-    await work_off(app, Spy(app.client().store.twin(), look))
+    await run_burst(app, SpyStore(app.client().store.twin(), on_call))
     lines = [event async for event in job.aevents() if event.type is EventType.LOG]
     assert [b"one" in (lines[0].body or b""), b"two" in (lines[1].body or b"")] == [True, True]
     assert len(lines) == 2
@@ -503,15 +501,15 @@ async def test_two_workers_share_a_queue_and_no_job_runs_twice(file: Windlass) -
         await asyncio.sleep(0)
 
     await file.aenqueue_many([task.new_job(n) for n in range(200)])
-    workers = await asyncio.gather(work_off(file), work_off(file))
+    workers = await asyncio.gather(run_burst(file), run_burst(file))
     assert sorted(runs) == list(range(200))
     assert sum(worker.settled[State.SUCCEEDED] for worker in workers) == 200
 
 
-# -- what must not take the worker, or its neighbours, along
+# -- tasks that must not affect the worker or other jobs
 
 
-async def test_a_sync_call_on_the_workers_loop_is_refused_and_not_waited_for(
+async def test_a_sync_call_on_the_worker_loop_is_refused(
     file: Windlass,
 ) -> None:
     @file.task
@@ -519,18 +517,18 @@ async def test_a_sync_call_on_the_workers_loop_is_refused_and_not_waited_for(
         return 5
 
     @file.task(max_retries=0)
-    async def careless() -> int:
+    async def calls_sync_method() -> int:
         return child.enqueue().result()
 
-    job = await careless.aenqueue()
-    await work_off(file)
+    job = await calls_sync_method.aenqueue()
+    await run_burst(file)
     with pytest.raises(JobFailedError, match="await the async method"):
-        await job.aresult(PATIENCE)
+        await job.aresult(WAIT_TIMEOUT)
 
 
-async def test_what_a_task_makes_of_being_released_is_not_its_failure(file: Windlass) -> None:
+async def test_an_error_caused_by_a_release_is_not_a_failure(file: Windlass) -> None:
     @file.task(max_retries=0)
-    async def touchy(ctx: Context) -> int:
+    async def raises_when_cancelled(ctx: Context) -> int:
         if ctx.attempt == 1:
             try:
                 await asyncio.sleep(FOREVER)
@@ -538,31 +536,31 @@ async def test_what_a_task_makes_of_being_released_is_not_its_failure(file: Wind
                 raise RuntimeError("not cancelled") from None
         return ctx.attempt
 
-    job = await touchy.aenqueue()
-    async with working(file, grace=0.05):
-        await until(job, running)
+    job = await raises_when_cancelled.aenqueue()
+    async with running_worker(file, grace=0.05):
+        await wait_for_event(job, is_running)
     assert await attempts_of(job) == [Trigger.RELEASE]
-    await work_off(file)
-    assert await job.aresult(PATIENCE) == 2
+    await run_burst(file)
+    assert await job.aresult(WAIT_TIMEOUT) == 2
 
 
-async def test_a_thread_that_raises_keyboard_interrupt_fails_alone(file: Windlass) -> None:
+async def test_a_keyboard_interrupt_in_a_thread_fails_only_its_job(file: Windlass) -> None:
     @file.task(max_retries=0)
-    def rude() -> None:
+    def raises_keyboard_interrupt() -> None:
         raise KeyboardInterrupt
 
     @file.task
-    def innocent() -> int:
+    def succeeds() -> int:
         return 1
 
-    bad, good = await rude.aenqueue(), await innocent.aenqueue()
-    await work_off(file)
+    faulty, good = await raises_keyboard_interrupt.aenqueue(), await succeeds.aenqueue()
+    await run_burst(file)
     with pytest.raises(JobFailedError, match="KeyboardInterrupt"):
-        await bad.aresult(PATIENCE)
-    assert await good.aresult(PATIENCE) == 1
+        await faulty.aresult(WAIT_TIMEOUT)
+    assert await good.aresult(WAIT_TIMEOUT) == 1
 
 
-async def test_a_step_gives_the_first_attempt_what_it_gives_the_next(file: Windlass) -> None:
+async def test_a_step_returns_the_same_value_in_every_attempt(file: Windlass) -> None:
     seen: list[object] = []
 
     @file.task(backoff=fixed(0))
@@ -572,11 +570,11 @@ async def test_a_step_gives_the_first_attempt_what_it_gives_the_next(file: Windl
             raise ValueError
 
     await task.aenqueue()
-    await work_off(file)
+    await run_burst(file)
     assert seen == [{"1": [2, 3]}] * 2
 
 
-async def test_a_stop_wakes_a_worker_that_waits(file: Windlass) -> None:
+async def test_a_stop_wakes_a_waiting_worker(file: Windlass) -> None:
     worker = make_worker(file, poll_interval=60.0)
     running_worker = asyncio.create_task(worker.run())
     await asyncio.sleep(0.2)

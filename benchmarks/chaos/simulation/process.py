@@ -25,7 +25,7 @@ class Process:
         self._main, self._side = world.loop(), world.loop()
         there = Recorded(store.twin(), history, config.name)
         handle = RemoteStore(there, network, self._connection)
-        keeper = partial(Keeper, run_apart=self._apart, clock=lambda: world.now)
+        keeper = partial(Keeper, start_loop=self._apart, clock=lambda: world.now)
         self.name = config.name
         self.worker = Worker(handle, app.tasks, app.codec, config, AppHooks(), keeper=keeper)
         self.running = self._main.create_task(self.worker.run())

@@ -158,7 +158,7 @@ class _Director:
                 grace=self._random.choice([0.2, 3.0]),
                 release_timeout=1.0,
                 isolate=False,
-                schedules=False,  # there are none; tests/worker/simulated_month.py is about them
+                schedules=False,  # there are none; tests/worker/ticker_simulation.py is about them
             )
             parts = self._network, self._store, self._app, self.life.history, config
             self._workers.append(Process(*parts))

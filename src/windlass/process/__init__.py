@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from windlass.process.child_process import ChildProcess, ProcessDiedError
 from windlass.process.import_path import (
     ImportPath,
     find_holder,
@@ -9,9 +10,8 @@ from windlass.process.import_path import (
     import_problem,
     resolve,
 )
-from windlass.process.parent import ParentLink, StopRequested
+from windlass.process.parent_link import ParentLink, StopRequested
 from windlass.process.pool import ChildPool
-from windlass.process.spawn import ChildProcess, ProcessDiedError
 
 __all__ = [
     "ChildPool",

@@ -1,4 +1,4 @@
-"""Entry script of a child process: dies with its parent, sets the import path, runs a module.
+"""Entry script of a child process: ends with its parent, sets the import path, runs a module.
 
 Run as a script by path, with the standard library only, because the parent's import path arrives
 with its first message: {path, argv, module}. `main` of that module gets the socket.
@@ -21,7 +21,7 @@ def main(descriptor: int, parent: int) -> None:
     # The module sets its own SIGTERM handler once it is loaded. The worker handles Ctrl-C.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_with(parent)
+    _end_with_parent(parent)
     connection = socket(fileno=descriptor)
     connection.set_inheritable(False)
     size = int.from_bytes(connection.recv(4, MSG_WAITALL), "big")
@@ -33,7 +33,7 @@ def main(descriptor: int, parent: int) -> None:
     importlib.import_module(start["module"]).main(connection)
 
 
-def _die_with(parent: int) -> None:
+def _end_with_parent(parent: int) -> None:
     """On Linux, let the kernel kill this process when the thread that started it ends.
 
     Elsewhere, the end of the socket shows that the parent is gone.

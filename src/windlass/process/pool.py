@@ -1,7 +1,7 @@
 """Pool of warm child processes, each for one job at a time.
 
-A returned child is used again, most recently used first. A child that has ended, was stopped, or
-whose user raised an error is not. Beyond a few spares, idle children are ended.
+A returned child is reused, most recently used first. It is not reused if it has ended, was stopped,
+or the block that used it raised an error. Beyond a few spares, idle children are ended.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import contextlib
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
+from windlass.process.cancellation import run_uncancelled
+from windlass.process.child_process import ChildProcess
 from windlass.process.groups import ProcessGroups
-from windlass.process.spawn import ChildProcess
 
 GRACE = 5.0
 
@@ -119,17 +120,3 @@ async def _wait_all(
     stopping: list[Coroutine[Any, Any, None]], ending: set[asyncio.Task[None]]
 ) -> None:
     await asyncio.gather(*stopping, *ending)
-
-
-async def run_uncancelled(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end. A cancellation in the meantime is raised afterwards."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled

@@ -25,7 +25,7 @@ from windlass.server.streaming.access_recheck import AccessRecheck
 from windlass.server.streaming.hub import EventHub
 from windlass.server.streaming.list_watch import ListWatches
 from windlass.task_spec import Registry, TaskSpec
-from windlass.worker.hooks import AppHooks
+from windlass.worker.app_hooks import AppHooks
 
 
 class ServedApp(Protocol):

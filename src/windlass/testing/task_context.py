@@ -38,7 +38,7 @@ from windlass.testing.factories import (
 )
 from windlass.testing.store_spy import run_immediate
 from windlass.worker import AppHooks, Batch, Context, Item
-from windlass.worker.batch.task import BatchSpec
+from windlass.worker.batch.batch_spec import BatchSpec
 from windlass.workspace import Workspaces
 
 A = TypeVar("A")

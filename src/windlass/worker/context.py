@@ -27,17 +27,17 @@ from windlass.store import Store
 from windlass.stores.borrowed_connection import borrow
 from windlass.stores.transactions import SupportsWithin
 from windlass.task_spec import TaskSpec, encode_result
-from windlass.worker.event_buffer import EventBuffer
-from windlass.worker.hooks import AppHooks
-from windlass.worker.suspension import (
+from windlass.worker.app_hooks import AppHooks
+from windlass.worker.dependency_results import (
     ChildResults,
-    Suspend,
     check_not_pruned,
     child_id,
     collect_results,
     read_children,
     with_id,
 )
+from windlass.worker.event_buffer import EventBuffer
+from windlass.worker.suspension import Suspend
 from windlass.workspace import WorkspaceKind
 
 P = ParamSpec("P")

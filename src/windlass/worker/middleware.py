@@ -21,7 +21,7 @@ _Enqueue: TypeAlias = Callable[[NewJob], NewJob]
 class Middleware:
     """Middleware in the order of adding; the first is outermost.
 
-    One that raises fails only that call.
+    A middleware that raises fails only that call.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
-"""Worker process of a supervisor, with a pipe for messages that signals cannot carry.
+"""A worker process of a supervisor, with a pipe for the forced stop.
 
-A service manager may signal the supervisor and each worker. A worker with two signals cannot tell
-whether it was asked once or twice, so for a supervised worker every signal means: shut down
-gracefully. The forced stop comes through the pipe. The pipe's end means that the supervisor is
-gone. Both reach a worker whose main thread is busy.
+A service manager may signal the supervisor and each worker. A worker that gets two signals cannot
+tell one stop from two. So for a supervised worker every signal means: shut down gracefully. The
+forced stop comes through the pipe. The pipe's end means that the supervisor is gone. Both reach a
+worker whose main thread is busy.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SupervisedProcess:
         return SupervisedProcess(process, write_end)
 
     async def wait(self) -> int:
-        """Wait for its end and return its exit code."""
+        """Wait for the end of the process and return its exit code."""
         try:
             return await self._process.wait()
         finally:
@@ -57,7 +57,7 @@ class SupervisedProcess:
             self._pipe = -1
 
     def finish(self) -> None:
-        """Ask it to shut down gracefully. A process that is still starting ends at once."""
+        """Request a graceful shutdown. A process that is still starting ends at once."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
 
@@ -66,7 +66,7 @@ class SupervisedProcess:
             os.write(self._pipe, _FORCE)
 
     def kill(self) -> None:
-        """Kill it with its children: it leads a process group."""
+        """Kill the process with its children: it leads a process group."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)

@@ -23,17 +23,17 @@ from windlass.core.job.lease import DEFAULT_LEASE, Lease
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.worker_presence import Readiness, store_problem, unresponsive_problems
-from windlass.process.pool import run_uncancelled
+from windlass.process.cancellation import run_uncancelled
 from windlass.store import Store
 from windlass.task_spec import Registry
-from windlass.worker.attempt import RunningAttempt, StopReason
+from windlass.worker.app_hooks import AppHooks
 from windlass.worker.child.executor import ChildExecutor
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import Context
-from windlass.worker.executor import TaskRunner, failure_from_error
-from windlass.worker.hooks import AppHooks, lifespan_state
+from windlass.worker.execution.attempt_failure import failure_from_error
+from windlass.worker.execution.task_executor import TaskExecutor
+from windlass.worker.lifespan import lifespan_state
 from windlass.worker.loops.cancel_watcher import CancelWatcher
-from windlass.worker.loops.cleaner import Cleaner
 from windlass.worker.loops.event_writer import EventWriter
 from windlass.worker.loops.fetcher import Fetcher
 from windlass.worker.loops.keeper import Keeper
@@ -42,6 +42,8 @@ from windlass.worker.loops.presence import Presence
 from windlass.worker.loops.settler import Settler
 from windlass.worker.loops.sweeper import Sweeper
 from windlass.worker.loops.ticker import Ticker
+from windlass.worker.loops.workspace_cleaner import WorkspaceCleaner
+from windlass.worker.running_attempt import RunningAttempt, StopReason
 
 log = logging.getLogger("windlass.worker")
 MAX_LOGGED_IDS = 10  # job ids in one log line
@@ -67,9 +69,9 @@ class Worker:
         self._tasks = tasks
         self._codec = codec
         self._hooks = hooks or AppHooks()
-        self._cleaner = Cleaner(store, self._hooks.workspaces)
+        self._cleaner = WorkspaceCleaner(store, self._hooks.workspaces)
         self._state: Any = None
-        # By lease, because a job can be here twice: a thread that lost it, and its next attempt.
+        # By lease: a job can have two attempts here, a thread that lost its lease and the next one.
         self._attempts: dict[Lease, RunningAttempt] = {}
         self._all_settled = asyncio.Event()  # set while there are no attempts
         self._all_settled.set()
@@ -114,9 +116,9 @@ class Worker:
         return len(self._attempts)
 
     async def ready(self, timeout: float = READY_TIMEOUT) -> Readiness:
-        """Check that the store is available and that claims succeed.
+        """Return the problems of this worker: store unavailable, shutting down, or unresponsive.
 
-        For a `/readyz` endpoint. Call it on the worker's own event loop.
+        A readiness probe (`/readyz`) calls this on the worker's own event loop.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -156,7 +158,7 @@ class Worker:
         )
         self._keeper.start()
         threads = ThreadPoolExecutor(sum(self.config.queues.values()), "windlass-task")
-        self._runner = TaskRunner(
+        self._executor = TaskExecutor(
             self._tasks,
             self._codec,
             threads,
@@ -231,15 +233,15 @@ class Worker:
             on_lost=lambda attempt: self._lease_lost(attempt.lease),
             busy=self._busy,
         )
-        settling = self._settler.run(self._fetcher.no_backlog)
-        cleaning = self._cleaner.run(CLEAN_EVERY * config.sweep_interval)
+        settler_loop = self._settler.run(self._fetcher.no_backlog)
+        cleaner_loop = self._cleaner.run(CLEAN_EVERY * config.sweep_interval)
         hooks = self._hooks
         ticker = Ticker(
             self._store, schedules=hooks.declared_schedules, prepare=hooks.middleware.enqueue
         )
-        ticking = [ticker.run()] if config.schedules else []
-        others = (sweeper, cancel_watcher, event_writer, self._presence)
-        return [settling, cleaning, *ticking, *(loop.run() for loop in others)]
+        ticker_loops = [ticker.run()] if config.schedules else []
+        loops = (sweeper, cancel_watcher, event_writer, self._presence)
+        return [settler_loop, cleaner_loop, *ticker_loops, *(loop.run() for loop in loops)]
 
     # -- an attempt, from claim to settle
 
@@ -285,7 +287,7 @@ class Worker:
         try:
             if attempt.stop_reason is not None:
                 return  # stopped after its task was created
-            outcome = await self._runner.run(attempt.job, context, attempt.batch_call)
+            outcome = await self._executor.run(attempt.job, context, attempt.batch_call)
         except asyncio.CancelledError:
             pass  # stopped, or something that the task awaited was cancelled
         except BaseException as error:
@@ -297,7 +299,7 @@ class Worker:
             self._finish(attempt, outcome)
 
     def _finish(self, attempt: RunningAttempt, result: Outcome | None) -> None:
-        """Free its slot and queue its outcome. The lease is kept until the outcome is stored."""
+        """Free the slot and queue the outcome. The lease is kept until the outcome is stored."""
         if attempt.lost:
             log.warning("job %s: lease expired; result discarded", attempt.job.id)
             self._forget([attempt])

@@ -21,9 +21,7 @@ from windlass.store import DAY
 from windlass.worker.loops import ticker
 from windlass.worker.loops.ticker import Ticker
 
-WEEK = (
-    "tests/worker/loops/test_simulated_month.py::test_a_week_shows_a_tick_that_is_lost_or_repeated"
-)
+WEEK = "tests/worker/loops/test_ticker_simulation.py::test_each_tick_of_a_week_becomes_one_job"
 CRON = "tests/test_cron.py::"
 TICKER = "tests/worker/loops/test_ticker.py::"
 
@@ -75,7 +73,7 @@ def a_frozen_scheduler_continues_with_old_ticks() -> None:
     swap(ticker, "MARK_MAX_AGE", float("inf"))
 
 
-@caught_by(TICKER + "test_a_tick_fires_though_workers_restart_more_often")
+@caught_by(TICKER + "test_a_weekly_tick_fires_although_workers_restart_daily")
 def every_restart_restarts_the_interval() -> None:
     """An interval counts from the process start: with daily deploys, weekly jobs never run."""
 

@@ -12,10 +12,10 @@ from tests.planted_bugs.bug import caught_by, swap
 from windlass.core.decisions import outcome
 from windlass.core.decisions.outcome import Outcome, Succeeded
 from windlass.core.job.row import JobRow
-from windlass.worker.attempt import RunningAttempt
-from windlass.worker.executor import TaskRunner
+from windlass.worker.execution.task_executor import TaskExecutor
 from windlass.worker.loops import settler
 from windlass.worker.loops.settler import Settler
+from windlass.worker.running_attempt import RunningAttempt
 
 SETTLER = "tests/worker/loops/test_settler.py::"
 
@@ -24,16 +24,16 @@ SETTLER = "tests/worker/loops/test_settler.py::"
            "[async-before-step:voice-running-voice voice render]")  # fmt: skip
 def a_job_is_settled_before_its_task_has_run() -> None:
     """The job is removed from the queue at its fetch, not after its run."""
-    run = TaskRunner.run
+    run = TaskExecutor.run
 
-    async def planted(self: TaskRunner, job: JobRow, *more: Any) -> Outcome:
+    async def planted(self: TaskExecutor, job: JobRow, *more: Any) -> Outcome:
         await self._store.apply([outcome.succeed(job, Succeeded())])
         return await run(self, job, *more)
 
-    swap(TaskRunner, "run", planted)
+    swap(TaskExecutor, "run", planted)
 
 
-@caught_by(SETTLER + "test_an_end_is_stored_while_its_neighbours_still_run", waits=True)
+@caught_by(SETTLER + "test_an_outcome_is_stored_while_other_jobs_run", waits=True)
 def a_batch_of_settles_waits_until_it_is_full() -> None:
     """Settles are collected for a batch, and no timer writes a partial batch."""
 
@@ -48,14 +48,14 @@ def a_batch_of_settles_waits_until_it_is_full() -> None:
     swap(Settler, "run", planted)
 
 
-@caught_by(SETTLER + "test_an_end_is_stored_while_its_neighbours_still_run", waits=True)
+@caught_by(SETTLER + "test_an_outcome_is_stored_while_other_jobs_run", waits=True)
 def a_batch_of_settles_waits_for_idle() -> None:
     """Settles are collected until no attempt starts; with a long backlog that takes hours."""
     swap(settler, "BATCH_DELAY", 3600.0)
 
 
 @caught_by(
-    "tests/worker/test_worker.py::test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once"
+    "tests/worker/test_worker.py::test_a_settle_whose_response_was_lost_is_repeated_and_counts_once"
 )
 def a_failed_settle_is_not_repeated() -> None:
     """If the store is unavailable at a settle, the result is dropped, and the job runs again."""
@@ -69,7 +69,7 @@ def a_failed_settle_is_not_repeated() -> None:
 
 
 @caught_by(
-    "tests/worker/test_shutdown.py::test_one_job_that_cannot_be_settled_keeps_no_other_from_it",
+    "tests/worker/test_shutdown.py::test_a_job_that_cannot_be_settled_blocks_no_other_settle",
     waits=True,
 )
 def one_bad_settle_fails_its_whole_batch() -> None:
@@ -81,7 +81,9 @@ def one_bad_settle_fails_its_whole_batch() -> None:
     swap(Settler, "_write_one_by_one", planted)
 
 
-@caught_by("tests/worker/loops/test_cleaner.py::test_a_workspace_stays_until_the_success_is_stored")
+@caught_by(
+    "tests/worker/loops/test_workspace_cleaner.py::test_a_workspace_stays_until_the_success_is_stored"
+)
 def the_workspace_is_deleted_before_the_settle() -> None:
     """Files are deleted when the task returns: after a lost settle, the next attempt lacks them."""
     settle = Settler.settle

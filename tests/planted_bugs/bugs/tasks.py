@@ -15,16 +15,17 @@ from tests.planted_bugs.bug import caught_by, swap
 from windlass.core.clock import SECOND
 from windlass.core.decisions.outcome import Failed, Outcome
 from windlass.core.job.row import JobRow
-from windlass.process.spawn import ChildProcess
+from windlass.process.child_process import ChildProcess
 from windlass.task_spec import TaskSpec
-from windlass.worker import executor
 from windlass.worker.context import Context
-from windlass.worker.executor import TaskRunner, failure_from_error
-from windlass.worker.loops.cleaner import Cleaner
-from windlass.worker.unknown_tasks import UnknownTaskError
+from windlass.worker.execution import task_executor
+from windlass.worker.execution.attempt_failure import failure_from_error
+from windlass.worker.execution.task_executor import TaskExecutor
+from windlass.worker.execution.unknown_tasks import UnknownTaskError
+from windlass.worker.loops.workspace_cleaner import WorkspaceCleaner
 from windlass.workspace import Workspaces
 
-EXECUTOR = "tests/worker/test_executor.py::"
+EXECUTOR = "tests/worker/test_task_executor.py::"
 POOL = "tests/process/test_pool.py::"
 SPACES = "tests/test_workspace.py::"
 
@@ -32,19 +33,19 @@ SPACES = "tests/test_workspace.py::"
 # -- attempts
 
 
-@caught_by(EXECUTOR + "test_a_timeout_begins_with_the_attempt_and_not_with_the_enqueue")
+@caught_by(EXECUTOR + "test_a_timeout_starts_with_the_attempt_and_not_with_the_enqueue")
 def a_timeout_counts_from_the_enqueue() -> None:
     """The queue wait of a job reduces its timeout."""
-    call = TaskRunner._call
+    call = TaskExecutor._call
 
-    async def planted(self: TaskRunner, spec: TaskSpec, job: JobRow, *rest: Any) -> Any:
+    async def planted(self: TaskExecutor, spec: TaskSpec, job: JobRow, *rest: Any) -> Any:
         if job.policy.timeout is None:
             return await call(self, spec, job, *rest)
         waited = (await self._store.ping() - job.created_at) / SECOND
         async with asyncio.timeout(job.policy.timeout - waited):
             return await call(self, spec, job, *rest)
 
-    swap(TaskRunner, "_call", planted)
+    swap(TaskExecutor, "_call", planted)
 
 
 @caught_by(EXECUTOR + "test_a_thread_past_its_timeout_keeps_slot_and_lease_until_it_returns")
@@ -54,36 +55,36 @@ def a_timed_out_thread_releases_its_slot() -> None:
     async def planted(running: asyncio.Future[Any], context: Context) -> None:
         context.request_stop()
 
-    swap(executor, "_wait_for_thread", planted)
+    swap(task_executor, "_stop_thread", planted)
 
 
 @caught_by(EXECUTOR + "test_an_unknown_task_is_snoozed_with_a_warning")
 def an_unknown_task_fails() -> None:
     """A job with an unknown task fails: a rolling deploy loses jobs."""
 
-    async def planted(self: TaskRunner, job: JobRow, context: Context) -> Outcome:
+    async def planted(self: TaskExecutor, job: JobRow, context: Context) -> Outcome:
         error = UnknownTaskError(job.task)
         return Failed(failure=failure_from_error(error, self._codec, terminal=True))
 
-    swap(TaskRunner, "_handle_unknown_task", planted)
+    swap(TaskExecutor, "_handle_unknown_task", planted)
 
 
 @caught_by(
-    EXECUTOR + "test_whatever_a_task_raises_fails_it_and_nothing_else[False-error1]",
+    EXECUTOR + "test_any_exception_of_a_task_fails_only_its_job[False-error1]",
     raises=SystemExit,
 )
 def a_task_that_exits_ends_the_worker() -> None:
     """SystemExit from a task ends the worker and all its running jobs."""
-    outcome_of = TaskRunner._outcome_of
+    outcome_of = TaskExecutor._outcome_of
 
     def planted(
-        self: TaskRunner, error: BaseException, spec: TaskSpec, context: Context
+        self: TaskExecutor, error: BaseException, spec: TaskSpec, context: Context
     ) -> Outcome:
         if not isinstance(error, Exception):
             raise error
         return outcome_of(self, error, spec, context)
 
-    swap(TaskRunner, "_outcome_of", planted)
+    swap(TaskExecutor, "_outcome_of", planted)
 
 
 # -- child processes
@@ -91,15 +92,15 @@ def a_task_that_exits_ends_the_worker() -> None:
 
 @caught_by(
     "tests/worker/child/test_process_isolation.py::"
-    "test_a_job_that_was_running_when_a_worker_died_runs_in_a_process_of_its_own"
+    "test_a_job_that_was_running_when_a_worker_died_runs_in_a_child_process"
 )
 def a_suspect_runs_beside_other_jobs() -> None:
     """A job that may have killed a worker runs inside the next one: other jobs die again."""
 
-    def planted(self: TaskRunner, spec: TaskSpec, job: JobRow) -> bool:
+    def planted(self: TaskExecutor, spec: TaskSpec, job: JobRow) -> bool:
         return spec.options.executor == "process"
 
-    swap(TaskRunner, "_runs_in_child", planted)
+    swap(TaskExecutor, "_runs_in_child", planted)
 
 
 def _to_the_child_alone(process: ChildProcess, number: signal.Signals) -> None:
@@ -169,12 +170,12 @@ def cleanup_checks_first_and_then_deletes_by_path() -> None:
     swap(Workspaces, "_remove", planted)
 
 
-@caught_by("tests/worker/loops/test_cleaner.py::"
+@caught_by("tests/worker/loops/test_workspace_cleaner.py::"
            "test_the_workspace_of_an_active_job_is_never_an_orphan")  # fmt: skip
 def cleanup_uses_only_the_age() -> None:
     """Old directories are deleted, even those of a job that has waited for days."""
 
-    async def planted(self: Cleaner, lineage: UUID, first: JobRow | None) -> bool:
+    async def planted(self: WorkspaceCleaner, lineage: UUID, first: JobRow | None) -> bool:
         return False
 
-    swap(Cleaner, "_lineage_active", planted)
+    swap(WorkspaceCleaner, "_lineage_active", planted)

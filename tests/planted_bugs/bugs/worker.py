@@ -16,13 +16,13 @@ from windlass.core.job.lease import Claim, ExtendResult, Lease
 from windlass.core.job.row import JobRow
 from windlass.store import Store
 from windlass.testing.wrapped_store import WrappedStore
-from windlass.worker.attempt import RunningAttempt, StopReason
-from windlass.worker.executor import failure_from_error
+from windlass.worker.execution.attempt_failure import failure_from_error
 from windlass.worker.loops import fetcher, sweeper
 from windlass.worker.loops.fetcher import Fetcher
 from windlass.worker.loops.keeper import Join, Keeper
 from windlass.worker.loops.settler import Settler
 from windlass.worker.loops.sweeper import Sweeper
+from windlass.worker.running_attempt import RunningAttempt, StopReason
 from windlass.worker.worker import Worker
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ FETCHER = "tests/worker/loops/test_fetcher.py::"
 WORKER = "tests/worker/test_worker.py::"
 SETTLER = "tests/worker/loops/test_settler.py::"
 STOPPING = "tests/worker/test_shutdown.py::"
-EXECUTOR = "tests/worker/test_executor.py::"
+EXECUTOR = "tests/worker/test_task_executor.py::"
 
 
 # -- leases
@@ -51,7 +51,7 @@ def the_heartbeat_runs_on_the_event_loop() -> None:
         return join
 
     def planted(self: Keeper, store: Store, **given: Any) -> None:
-        begin(self, store, **{**given, "run_apart": beside_the_tasks})
+        begin(self, store, **{**given, "start_loop": beside_the_tasks})
 
     swap(Keeper, "__init__", planted)
 
@@ -102,7 +102,7 @@ def a_lost_lease_does_not_stop_the_task() -> None:
     swap(RunningAttempt, "request_stop", planted)
 
 
-@caught_by(WORKER + "test_a_thread_that_lost_its_job_does_not_disturb_the_next_attempt")
+@caught_by(WORKER + "test_a_thread_that_lost_its_lease_does_not_affect_the_next_attempt")
 def a_stale_worker_settles_with_the_current_lease() -> None:
     """A worker settles by the job's id: it reads the current lease and uses it."""
     write = Settler._write
@@ -123,7 +123,7 @@ def a_stale_worker_settles_with_the_current_lease() -> None:
 # -- claiming
 
 
-@caught_by(FETCHER + "test_a_claim_whose_answer_was_lost_is_repeated_with_its_token", waits=True)
+@caught_by(FETCHER + "test_a_claim_whose_response_was_lost_is_repeated_with_its_token", waits=True)
 def a_lost_claim_is_repeated_with_a_new_token() -> None:
     """After an error a claim uses a new token: the jobs of the first claim are stranded."""
     swap(fetcher, "Claim", lambda **fields: Claim(**{**fields, "token": uuid7()}))
@@ -136,7 +136,7 @@ def a_stop_keeps_prefetched_jobs() -> None:
 
 
 @caught_by(
-    FETCHER + "test_a_job_that_was_running_when_a_worker_died_is_never_held_in_waiting", waits=True
+    FETCHER + "test_a_job_that_was_running_when_a_worker_died_is_never_prefetched", waits=True
 )
 def suspects_are_prefetched_together() -> None:
     """Jobs of a dead worker are prefetched together: another crash counts for all of them."""
@@ -154,7 +154,9 @@ def suspects_are_prefetched_together() -> None:
 # -- sweeping
 
 
-@caught_by("tests/worker/loops/test_sweeper.py::test_a_store_that_fails_is_swept_again", waits=True)
+@caught_by(
+    "tests/worker/loops/test_sweeper.py::test_a_sweep_is_repeated_after_a_store_failure", waits=True
+)
 def the_sweeper_stops_after_one_error() -> None:
     """Maintenance ends with its first error, and no job is rescued any more."""
 
@@ -206,7 +208,7 @@ def a_sweep_moves_one_batch_and_sleeps() -> None:
 # -- stopping
 
 
-@caught_by(WORKER + "test_after_the_grace_the_rest_is_released_uncounted")
+@caught_by(WORKER + "test_jobs_that_exceed_the_grace_period_are_released_uncounted")
 def a_release_burns_an_attempt() -> None:
     """A release by a stopping worker counts as a failure: a few deploys, and the job fails."""
     ended = Worker._outcome
@@ -222,7 +224,7 @@ def a_release_burns_an_attempt() -> None:
     swap(Worker, "_outcome", planted)
 
 
-@caught_by(STOPPING + "test_a_task_that_will_not_end_is_left_to_its_lease", waits=True)
+@caught_by(STOPPING + "test_a_task_that_ignores_its_cancel_is_left_to_lease_expiry", waits=True)
 def a_stop_waits_forever() -> None:
     """A stopping worker waits for its tasks without a timeout."""
 
@@ -234,7 +236,7 @@ def a_stop_waits_forever() -> None:
     swap(Worker, "_release_running", planted)
 
 
-@caught_by(EXECUTOR + "test_a_cancellation_from_within_is_an_error_and_no_cancel")
+@caught_by(EXECUTOR + "test_a_cancellation_inside_the_task_is_an_error_and_no_cancel")
 def a_task_cancellation_is_treated_as_a_stop() -> None:
     """A CancelledError that the task itself caused is treated as a stop of the worker."""
     ended = Worker._outcome

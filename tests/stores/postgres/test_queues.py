@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
-from tests.worker.factories import PATIENCE, work_off
+from tests.worker.event_waits import WAIT_TIMEOUT as PATIENCE
+from tests.worker.workers import run_burst
 
 from windlass import Batch, Windlass
 from windlass.core.job.state import State
@@ -37,7 +38,7 @@ async def test_a_batch_task_settles_each_of_its_jobs(app: Windlass) -> None:
                 page.fail(ValueError("ten"))
 
     jobs = await app.aenqueue_many([index.new_job(number) for number in range(100)])
-    await work_off(app)
+    await run_burst(app)
     assert (sum(sizes), max(sizes)) == (100, 40)
     states = [(await job.arefresh()).state for job in jobs]
     assert states.count(State.FAILED) == 10

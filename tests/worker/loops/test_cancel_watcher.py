@@ -1,4 +1,4 @@
-"""A cancel reaches a running task with the next look, from any process."""
+"""A cancel from any process reaches a running task at the next read of the cancel watcher."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tests.worker.factories import PATIENCE, Spy, happened, working
+from tests.worker.event_waits import WAIT_TIMEOUT, set_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import running_worker
 
 from windlass import Context, State, Windlass, WorkerConfig
 from windlass.core.errors import StoreUnavailableError
@@ -30,7 +32,7 @@ from windlass import Windlass
 app = Windlass(sys.argv[1])
 
 async def cancel():
-    return await app.client().cancel(UUID(sys.argv[2]), reason="from afar")
+    return await app.client().cancel(UUID(sys.argv[2]), reason="from another process")
 
 print(app.sync.call(cancel()))
 app.close()
@@ -49,80 +51,84 @@ async def app(url: str) -> AsyncIterator[Windlass]:
     await app.aclose()
 
 
-class Looks(Spy):
-    """Counts the reads that show a cancel to a worker whose task has not been asked to stop."""
+class CancelReads(SpyStore):
+    """Counts reads that return a cancel request before the task has received it."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__(store, lambda _: None)
-        self.shown = 0
+        super().__init__(store)
+        self.unseen_cancels = 0
         self.started = threading.Event()
 
-    def begin(self, ctx: Context) -> None:
-        """The task calls this first."""
+    def task_started(self, ctx: Context) -> None:
+        """To be called by the task first."""
         self._ctx = ctx
         self.started.set()
 
     async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
         rows = await super().get(ids, owner)
         if any(row is not None and row.cancel_requested for row in rows):
-            self.shown += not self._ctx.cancelled
+            self.unseen_cancels += not self._ctx.cancelled
         return rows
 
 
 @pytest.fixture
-async def looks(app: Windlass) -> Looks:
-    return Looks(app.client().store.twin())
+async def cancel_reads(app: Windlass) -> CancelReads:
+    return CancelReads(app.client().store.twin())
 
 
 def test_a_worker_checks_cancels_several_times_a_second() -> None:
     assert WorkerConfig().cancel_poll_interval <= 0.25
 
 
-async def test_a_cancel_stops_an_async_task_at_once(app: Windlass, looks: Looks) -> None:
+async def test_a_cancel_stops_an_async_task_at_once(
+    app: Windlass, cancel_reads: CancelReads
+) -> None:
     @app.task
     async def task(ctx: Context) -> None:
-        looks.begin(ctx)
+        cancel_reads.task_started(ctx)
         await asyncio.Event().wait()
 
     job = await task.aenqueue()
-    async with working(app, looks, lease=HOUR):
-        assert await asyncio.to_thread(looks.started.wait, PATIENCE)
+    async with running_worker(app, cancel_reads, lease=HOUR):
+        assert await asyncio.to_thread(cancel_reads.started.wait, WAIT_TIMEOUT)
         assert await job.acancel("enough") is State.RUNNING
-        row = (await job.await_end(PATIENCE)).row
-    assert looks.shown == 1
+        row = (await job.await_end(WAIT_TIMEOUT)).row
+    assert cancel_reads.unseen_cancels == 1
     assert (row.state, row.cancel_reason) == (State.CANCELED, "enough")
 
 
-async def test_a_cancel_is_seen_by_a_sync_task_at_once(app: Windlass, looks: Looks) -> None:
+async def test_a_cancel_reaches_a_sync_task_at_once(
+    app: Windlass, cancel_reads: CancelReads
+) -> None:
     seen: list[bool] = []
 
     @app.task
     def task(ctx: Context) -> None:
-        looks.begin(ctx)
-        seen.append(ctx.cancel_flag.wait(PATIENCE))
+        cancel_reads.task_started(ctx)
+        seen.append(ctx.cancel_flag.wait(WAIT_TIMEOUT))
 
     job = await task.aenqueue()
-    async with working(app, looks, lease=HOUR):
-        assert await asyncio.to_thread(looks.started.wait, PATIENCE)
+    async with running_worker(app, cancel_reads, lease=HOUR):
+        assert await asyncio.to_thread(cancel_reads.started.wait, WAIT_TIMEOUT)
         await job.acancel()
-        row = (await job.await_end(PATIENCE)).row
-    assert (looks.shown, seen) == (1, [True])
+        row = (await job.await_end(WAIT_TIMEOUT)).row
+    assert (cancel_reads.unseen_cancels, seen) == (1, [True])
     assert row.state is State.CANCELED
 
 
 async def test_a_cancel_from_another_process_stops_an_async_task_at_once(tmp_path: Path) -> None:
     app = Windlass(f"sqlite:///{tmp_path}/jobs.db")
-    looks = Looks(app.client().store.twin())
+    cancel_reads = CancelReads(app.client().store.twin())
 
     @app.task
     async def task(ctx: Context) -> None:
-        looks.begin(ctx)
+        cancel_reads.task_started(ctx)
         await asyncio.Event().wait()
 
     job = await task.aenqueue()
-    async with working(app, looks, lease=HOUR):
-        assert await asyncio.to_thread(looks.started.wait, PATIENCE)
-        shown = await asyncio.to_thread(
+    async with running_worker(app, cancel_reads, lease=HOUR):
+        assert await asyncio.to_thread(cancel_reads.started.wait, WAIT_TIMEOUT)
+        printed = await asyncio.to_thread(
             subprocess.run,
             [sys.executable, "-c", CANCEL, app.url, str(job.id)],
             capture_output=True,
@@ -130,28 +136,28 @@ async def test_a_cancel_from_another_process_stops_an_async_task_at_once(tmp_pat
             check=True,
             timeout=60,
         )
-        assert shown.stdout.strip() == "running"
-        row = (await job.await_end(PATIENCE)).row
-    assert looks.shown == 1
-    assert (row.state, row.cancel_reason) == (State.CANCELED, "from afar")
+        assert printed.stdout.strip() == "running"
+        row = (await job.await_end(WAIT_TIMEOUT)).row
+    assert cancel_reads.unseen_cancels == 1
+    assert (row.state, row.cancel_reason) == (State.CANCELED, "from another process")
     await app.aclose()
 
 
-class Reads(Spy):
-    """Counts reads of jobs; sets an event after three."""
+class Reads(SpyStore):
+    """Counts reads of jobs; the third sets `enough`."""
 
     def __init__(self, store: Store) -> None:
         self.gets = 0
         self.enough = asyncio.Event()
-        super().__init__(store, self._note)
+        super().__init__(store, self._count)
 
-    def _note(self, verb: str) -> None:
+    def _count(self, verb: str) -> None:
         self.gets += verb == "get"
         if self.gets == 3:
             self.enough.set()
 
 
-async def test_all_running_jobs_together_cost_one_read_at_a_time(app: Windlass) -> None:
+async def test_all_running_jobs_are_checked_in_one_read_per_interval(app: Windlass) -> None:
     reads = Reads(app.client().store.twin())
     clock = asyncio.get_running_loop().time
 
@@ -160,43 +166,43 @@ async def test_all_running_jobs_together_cost_one_read_at_a_time(app: Windlass) 
         await reads.enough.wait()
 
     jobs = [await slow.aenqueue() for _ in range(5)]
-    began = clock()
-    async with working(app, reads, cancel_poll_interval=0.1):
+    started_at = clock()
+    async with running_worker(app, reads, cancel_poll_interval=0.1):
         for job in jobs:
-            await job.await_end(PATIENCE)
-        assert 3 <= reads.gets <= (clock() - began) / 0.1
+            await job.await_end(WAIT_TIMEOUT)
+        assert 3 <= reads.gets <= (clock() - started_at) / 0.1
 
 
 async def test_attempts_shorter_than_the_interval_cost_no_read(app: Windlass) -> None:
-    looks = 0
+    checks = 0
     enough = asyncio.Event()
 
-    def always_another() -> list[Lease]:
-        nonlocal looks
-        looks += 1
-        if looks == 20:
+    def another_attempt() -> list[Lease]:
+        nonlocal checks
+        checks += 1
+        if checks == 20:
             enough.set()
         return [Lease(uuid7(), 1, uuid7())]
 
     reads = Reads(app.client().store)
-    follower = CancelWatcher(
-        reads, 0.001, running=always_another, on_cancel=lambda _: None, busy=happened()
+    watcher = CancelWatcher(
+        reads, 0.001, running=another_attempt, on_cancel=lambda _: None, busy=set_event()
     )
-    following = asyncio.create_task(follower.run())
-    await asyncio.wait_for(enough.wait(), PATIENCE)
-    following.cancel()
+    running = asyncio.create_task(watcher.run())
+    await asyncio.wait_for(enough.wait(), WAIT_TIMEOUT)
+    running.cancel()
     assert reads.gets == 0
 
 
-async def test_a_store_that_is_away_does_not_end_the_following(app: Windlass) -> None:
-    looks = 0
+async def test_a_store_outage_does_not_end_the_cancel_watcher(app: Windlass) -> None:
+    calls = 0
     cancelled = asyncio.Event()
 
     def fail_at_first(verb: str) -> None:
-        nonlocal looks
-        looks += 1
-        if looks < 3:
-            raise StoreUnavailableError("away")
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            raise StoreUnavailableError("unavailable")
 
     @app.task
     async def task() -> None: ...
@@ -205,14 +211,14 @@ async def test_a_store_that_is_away_does_not_end_the_following(app: Windlass) ->
     store = app.client().store
     [row] = await store.claim(Claim(token=uuid7(), worker="w", queues=[("default", 1)], lease=HOUR))
     await job.acancel()
-    follower = CancelWatcher(
-        Spy(store, fail_at_first),
+    watcher = CancelWatcher(
+        SpyStore(store, fail_at_first),
         0.001,
         running=lambda: [row.lease],
         on_cancel=lambda lease: cancelled.set(),
-        busy=happened(),
+        busy=set_event(),
     )
-    following = asyncio.create_task(follower.run())
-    await asyncio.wait_for(cancelled.wait(), PATIENCE)
-    following.cancel()
-    assert looks >= 3
+    running = asyncio.create_task(watcher.run())
+    await asyncio.wait_for(cancelled.wait(), WAIT_TIMEOUT)
+    running.cancel()
+    assert calls >= 3

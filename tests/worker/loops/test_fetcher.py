@@ -1,4 +1,4 @@
-"""How a worker claims: as many as it can run, and ahead only of what runs quickly."""
+"""The fetcher claims as many jobs as it has slots, and prefetches only quick jobs."""
 
 from __future__ import annotations
 
@@ -7,17 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 import pytest
-from tests.worker.factories import (
-    PATIENCE,
-    Spy,
-    config,
-    eventually,
-    make_worker,
-    until,
-    work_off,
-    working,
-)
-from tests.worker.factories import running as is_running
+from tests.worker.event_waits import WAIT_TIMEOUT, eventually, is_running, wait_for_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import config, make_worker, run_burst, running_worker
 
 from windlass import Context, Job, Windlass
 from windlass.core.errors import StoreUnavailableError
@@ -27,8 +19,8 @@ from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.task_spec import Registry
 from windlass.testing.factories import make_job
-from windlass.worker.attempt import RunningAttempt
 from windlass.worker.loops import fetcher, queue_slots
+from windlass.worker.running_attempt import RunningAttempt
 
 T = TypeVar("T")
 HOUR = 3600.0
@@ -46,7 +38,7 @@ async def states(jobs: list[Job[None]]) -> list[State]:
 
 
 async def calls_of(app: Windlass, verb: str, number: int) -> int:
-    """How often a worker of ten slots calls a verb of the store to work off quick jobs."""
+    """Run quick jobs on ten slots; return how often the worker called this verb of the store."""
 
     @app.task(name="quick")
     async def quick() -> None: ...
@@ -54,23 +46,23 @@ async def calls_of(app: Windlass, verb: str, number: int) -> int:
     await app.aenqueue_many([quick.new_job() for _ in range(number)])
     count = 0
 
-    def look(called: str) -> None:
+    def on_call(called: str) -> None:
         nonlocal count
         count += called == verb
 
-    await work_off(app, Spy(app.client().store.twin(), look), queues={"default": 10})
+    await run_burst(app, SpyStore(app.client().store.twin(), on_call), queues={"default": 10})
     return count
 
 
-async def test_quick_jobs_are_claimed_many_at_a_time(app: Windlass) -> None:
+async def test_quick_jobs_are_claimed_in_large_batches(app: Windlass) -> None:
     assert await calls_of(app, "claim", 1000) < 1000 / 10 / 2
 
 
-async def test_what_ended_together_is_settled_together(app: Windlass) -> None:
+async def test_jobs_that_end_together_are_settled_in_one_write(app: Windlass) -> None:
     assert await calls_of(app, "apply", 1000) < 1000 / 10
 
 
-async def test_jobs_that_take_their_time_are_left_to_others_until_a_slot_is_free(
+async def test_slow_jobs_are_not_claimed_before_a_slot_is_free(
     app: Windlass,
 ) -> None:
     go = asyncio.Event()
@@ -80,12 +72,12 @@ async def test_jobs_that_take_their_time_are_left_to_others_until_a_slot_is_free
         await go.wait()
 
     jobs = [await slow.aenqueue() for _ in range(6)]
-    async with working(app, queues={"default": 2}):
-        await until(jobs[1], is_running)
+    async with running_worker(app, queues={"default": 2}):
+        await wait_for_event(jobs[1], is_running)
         assert await states(jobs) == [State.RUNNING] * 2 + [State.QUEUED] * 4
         go.set()
         for job in jobs:
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
 
 
 async def test_jobs_prefetched_behind_slow_jobs_are_released_uncounted(
@@ -107,13 +99,13 @@ async def test_jobs_prefetched_behind_slow_jobs_are_released_uncounted(
         now = await states(jobs)
         return (now.count(State.RUNNING), now.count(State.QUEUED)) == (2, 18)
 
-    async with working(app, queues={"default": 2}):
+    async with running_worker(app, queues={"default": 2}):
         await eventually(released)
         assert max(job.row.attempt for job in jobs if job.state is State.QUEUED) >= 1
         assert {(job.row.retry_count, job.row.crash_count) for job in jobs} == {(0, 0)}
         go.set()
         for job in jobs:
-            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+            assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
 
 
 async def test_a_stop_releases_claimed_jobs_that_never_started(
@@ -136,16 +128,16 @@ async def test_a_stop_releases_claimed_jobs_that_never_started(
     jobs = await app.aenqueue_many([task.new_job(slow=True) for _ in range(20)])
     worker = make_worker(app, queues={"default": 1}, grace=0.0)
     working = asyncio.create_task(worker.run())
-    await asyncio.wait_for(started.wait(), PATIENCE)
+    await asyncio.wait_for(started.wait(), WAIT_TIMEOUT)
     worker.stop()
-    await asyncio.wait_for(working, PATIENCE)
+    await asyncio.wait_for(working, WAIT_TIMEOUT)
     assert ran == 1
     assert await states(jobs) == [State.QUEUED] * 20
     assert max(job.row.attempt for job in jobs[1:]) == 1  # they were claimed
     assert {(job.row.retry_count, job.row.crash_count) for job in jobs} == {(0, 0)}
 
 
-async def test_a_job_canceled_while_it_waits_for_a_slot_never_begins(
+async def test_a_job_canceled_while_it_waits_for_a_slot_never_starts(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", HOUR)
@@ -161,26 +153,26 @@ async def test_a_job_canceled_while_it_waits_for_a_slot_never_begins(
 
     await app.aenqueue_many([task.new_job(0, slow=False) for _ in range(50)])
     jobs = await app.aenqueue_many([task.new_job(n, slow=True) for n in range(1, 5)])
-    looks = 0
+    reads = 0
 
-    def look(verb: str) -> None:
-        nonlocal looks
-        looks += verb == "get"
+    def on_call(verb: str) -> None:
+        nonlocal reads
+        reads += verb == "get"
 
     async def claimed() -> bool:
         return await states(jobs) == [State.RUNNING] * 4
 
     async def polled_again() -> bool:
-        return looks > asked + 1  # the first may have started before
+        return reads > reads_before + 1  # the first read may have started before the cancel
 
-    store = Spy(app.client().store.twin(), look)
-    async with working(app, store, queues={"default": 1}, cancel_poll_interval=0.01):
+    store = SpyStore(app.client().store.twin(), on_call)
+    async with running_worker(app, store, queues={"default": 1}, cancel_poll_interval=0.01):
         await eventually(claimed)
         assert await jobs[2].acancel() is State.RUNNING
-        asked = looks
+        reads_before = reads
         await eventually(polled_again)
         go.set()
-        ended = [(await job.await_end(PATIENCE)).state for job in jobs]
+        ended = [(await job.await_end(WAIT_TIMEOUT)).state for job in jobs]
     assert ended == [State.SUCCEEDED, State.SUCCEEDED, State.CANCELED, State.SUCCEEDED]
     assert 3 not in ran
 
@@ -192,101 +184,101 @@ async def test_a_full_queue_continues_when_a_slot_is_free_while_another_queue_is
     async def task() -> None: ...
 
     jobs = [await task.aenqueue() for _ in range(3)]
-    async with working(app, queues={"busy": 1, "idle": 1}, poll_interval=HOUR):
+    async with running_worker(app, queues={"busy": 1, "idle": 1}, poll_interval=HOUR):
         for job in jobs:
-            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+            assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
 
 
-async def test_a_claim_whose_answer_was_lost_is_repeated_with_its_token(app: Windlass) -> None:
+async def test_a_claim_whose_response_was_lost_is_repeated_with_its_token(app: Windlass) -> None:
     @app.task
     async def task() -> None: ...
 
     job = await task.aenqueue()
     store = app.client().store.twin()
-    lost = 1
+    to_lose = 1
 
-    class Deaf(Spy):
+    class LostResponse(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-            nonlocal lost
-            answer = await call()
-            if verb == "claim" and answer and lost:
-                lost -= 1
-                raise StoreUnavailableError("the answer was lost")
-            return answer
+            nonlocal to_lose
+            result = await call()
+            if verb == "claim" and result and to_lose:
+                to_lose -= 1
+                raise StoreUnavailableError("the response was lost")
+            return result
 
-    async with working(app, Deaf(store, lambda _: None)):
-        row = (await job.await_end(PATIENCE)).row
-    assert (row.state, row.attempt, lost) == (State.SUCCEEDED, 1, 0)
+    async with running_worker(app, LostResponse(store)):
+        row = (await job.await_end(WAIT_TIMEOUT)).row
+    assert (row.state, row.attempt, to_lose) == (State.SUCCEEDED, 1, 0)
 
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["stopped", "cancelled"])
 @pytest.mark.parametrize("executed", [True, False], ids=["executed", "never-arrived"])
-async def test_a_claim_that_was_never_answered_leaves_no_job_behind(
+async def test_a_stop_releases_the_jobs_of_a_claim_without_response(
     app: Windlass, executed: bool, cancelled: bool
 ) -> None:
-    """Whether the worker is stopped or cut off before it could ask again."""
+    """The worker is stopped or cancelled before it can repeat the claim."""
 
     @app.task
     async def task() -> None: ...
 
     job = await task.aenqueue()
-    asked = 0
+    claims = 0
 
-    class Deaf(Spy):
+    class UnansweredClaims(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-            nonlocal asked
+            nonlocal claims
             if verb != "claim":
                 return await call()
-            asked += 1
-            if asked > 2:
+            claims += 1
+            if claims > 2:
                 return await call()
             if executed:
                 await call()
-            if asked == 1:
+            if claims == 1:
                 running.cancel() if cancelled else worker.stop()
-            raise StoreUnavailableError("no answer came")
+            raise StoreUnavailableError("no response")
 
-    worker = make_worker(app, Deaf(app.client().store.twin(), lambda _: None))
+    worker = make_worker(app, UnansweredClaims(app.client().store.twin()))
     running = asyncio.create_task(worker.run())
-    await asyncio.wait({running}, timeout=PATIENCE)
+    await asyncio.wait({running}, timeout=WAIT_TIMEOUT)
     assert running.cancelled() is cancelled
     assert (await job.arefresh()).state is State.QUEUED
     assert (job.row.retry_count, job.row.crash_count) == (0, 0)
 
 
-async def test_the_question_that_a_stop_asks_of_a_lost_claim_takes_no_job(app: Windlass) -> None:
-    """Even if it is carried out, and never answered."""
+async def test_a_claim_repeated_during_a_stop_claims_no_further_job(app: Windlass) -> None:
+    """Also if the store executes the repeated claim and never responds."""
 
     @app.task
     async def task() -> None: ...
 
     job = await task.aenqueue()
-    asked, go = 0, asyncio.Event()
+    claims, go = 0, asyncio.Event()
 
-    class Mute(Spy):
+    class LateResponse(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-            nonlocal asked
+            nonlocal claims
             if verb != "claim":
                 return await call()
-            asked += 1
-            if asked == 1:
+            claims += 1
+            if claims == 1:
                 worker.stop()
-                raise StoreUnavailableError("it never arrived")
-            answer = await call()
+                raise StoreUnavailableError("the request was lost")
+            result = await call()
             await go.wait()
-            return answer
+            return result
 
-    worker = make_worker(app, Mute(app.client().store.twin(), lambda _: None), release_timeout=0.1)
-    await asyncio.wait_for(worker.run(), PATIENCE)
+    worker = make_worker(app, LateResponse(app.client().store.twin()), release_timeout=0.1)
+    await asyncio.wait_for(worker.run(), WAIT_TIMEOUT)
     go.set()
-    assert asked == 2
+    assert claims == 2
     assert ((await job.arefresh()).state, job.row.attempt) == (State.QUEUED, 0)
 
 
-async def test_a_claim_answered_during_a_stop_is_released_while_others_still_run(
+async def test_jobs_claimed_during_a_stop_are_released_while_others_run(
     app: Windlass,
 ) -> None:
-    started, asked, go, gate = (asyncio.Event() for _ in range(4))
+    started, response_lost, go, gate = (asyncio.Event() for _ in range(4))
 
     @app.task(queue="slow")
     async def slow() -> None:
@@ -299,30 +291,30 @@ async def test_a_claim_answered_during_a_stop_is_released_while_others_still_run
     running = await slow.aenqueue()
     lose = False
 
-    class Late(Spy):
+    class LostThenLate(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
             nonlocal lose
-            answer = await call()
-            if verb == "claim" and lose and not asked.is_set():
-                if not answer:
-                    return answer
-                asked.set()
+            result = await call()
+            if verb == "claim" and lose and not response_lost.is_set():
+                if not result:
+                    return result
+                response_lost.set()
                 worker.stop()
-                raise StoreUnavailableError("the answer was lost")
-            if verb == "claim" and asked.is_set():
+                raise StoreUnavailableError("the response was lost")
+            if verb == "claim" and response_lost.is_set():
                 await go.wait()
-            return answer
+            return result
 
-    store = Late(app.client().store.twin(), lambda _: None)
+    store = LostThenLate(app.client().store.twin())
     worker = make_worker(
         app, store, queues={"slow": 1, "default": 1}, release_timeout=0.05, grace=HOUR
     )
     working = asyncio.create_task(worker.run())
-    await asyncio.wait_for(started.wait(), PATIENCE)
+    await asyncio.wait_for(started.wait(), WAIT_TIMEOUT)
     lose = True
     job = await task.aenqueue()
-    await asyncio.wait_for(asked.wait(), PATIENCE)
-    done, _ = await asyncio.wait({working}, timeout=0.5)  # much longer than the patience at the end
+    await asyncio.wait_for(response_lost.wait(), WAIT_TIMEOUT)
+    done, _ = await asyncio.wait({working}, timeout=0.5)  # much longer than the release timeout
     assert not done
     go.set()
 
@@ -331,7 +323,7 @@ async def test_a_claim_answered_during_a_stop_is_released_while_others_still_run
 
     await eventually(released)
     gate.set()
-    await asyncio.wait_for(working, PATIENCE)
+    await asyncio.wait_for(working, WAIT_TIMEOUT)
     assert (job.row.attempt, job.row.retry_count, job.row.crash_count) == (1, 0, 0)
     assert (await running.arefresh()).state is State.SUCCEEDED
 
@@ -346,15 +338,15 @@ async def test_a_slot_freed_during_a_claim_is_not_overlooked(app: Windlass) -> N
 
     long = await task.aenqueue(slow=True)
     quick = [await task.aenqueue(slow=False) for _ in range(8)]
-    async with working(app, queues={"idle": 1, "mixed": 2}, poll_interval=HOUR):
+    async with running_worker(app, queues={"idle": 1, "mixed": 2}, poll_interval=HOUR):
         for job in quick:
-            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+            assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
         go.set()
-        await long.await_end(PATIENCE)
+        await long.await_end(WAIT_TIMEOUT)
 
 
-async def test_any_number_of_jobs_may_end_as_soon_as_they_begin(app: Windlass) -> None:
-    """As those do that were canceled, or lost, while they waited for a slot."""
+async def test_thousands_of_jobs_may_end_as_soon_as_they_start(app: Windlass) -> None:
+    """Jobs do so if they were canceled, or lost their lease, while they waited for a slot."""
 
     @app.task
     async def task() -> None: ...
@@ -365,9 +357,9 @@ async def test_any_number_of_jobs_may_end_as_soon_as_they_begin(app: Windlass) -
     def start(attempt: RunningAttempt) -> None:
         nonlocal started
         started += 1
-        fetching.slot_freed(attempt.job.queue)
+        fetcher_under_test.slot_freed(attempt.job.queue)
 
-    fetching = fetcher.Fetcher(
+    fetcher_under_test = fetcher.Fetcher(
         app.client().store,
         config(queues={"default": 3000}, burst=True),
         on_claimed=lambda rows, sent_at: [RunningAttempt(row, row.lease, sent_at) for row in rows],
@@ -376,7 +368,7 @@ async def test_any_number_of_jobs_may_end_as_soon_as_they_begin(app: Windlass) -
         busy=asyncio.Event(),
         tasks=Registry(),
     )
-    await asyncio.wait_for(fetching.run(), PATIENCE)
+    await asyncio.wait_for(fetcher_under_test.run(), WAIT_TIMEOUT)
     assert started == 3000
 
 
@@ -389,25 +381,25 @@ async def test_a_repeated_claim_counts_its_leases_from_the_first_call(app: Windl
     sent: list[float] = []
     loop = asyncio.get_running_loop()
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         if verb == "claim" and not first:
             first.append(loop.time())
-            raise StoreUnavailableError("the answer was lost")
+            raise StoreUnavailableError("the response was lost")
 
     def on_claimed(rows: list[JobRow], sent_at: float) -> list[RunningAttempt]:
         sent.append(sent_at)
         return [RunningAttempt(row, row.lease, sent_at) for row in rows]
 
-    fetching = fetcher.Fetcher(
-        Spy(app.client().store, look),
+    fetcher_under_test = fetcher.Fetcher(
+        SpyStore(app.client().store, on_call),
         config(burst=True),
         on_claimed=on_claimed,
-        start=lambda attempt: fetching.slot_freed(attempt.job.queue),
+        start=lambda attempt: fetcher_under_test.slot_freed(attempt.job.queue),
         release=lambda _: None,
         busy=asyncio.Event(),
         tasks=Registry(),
     )
-    await asyncio.wait_for(fetching.run(), PATIENCE)
+    await asyncio.wait_for(fetcher_under_test.run(), WAIT_TIMEOUT)
     assert sent[0] <= first[0]
 
 
@@ -418,24 +410,24 @@ async def test_jobs_claimed_while_the_worker_is_cancelled_are_released(
     async def task() -> None: ...
 
     job = await task.aenqueue()
-    asked, go = asyncio.Event(), asyncio.Event()
+    claimed, go = asyncio.Event(), asyncio.Event()
 
-    class Slow(Spy):
+    class SlowClaim(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-            answer = await call()
+            result = await call()
             if verb == "claim":
-                asked.set()
+                claimed.set()
                 await go.wait()
-            return answer
+            return result
 
-    worker = make_worker(app, Slow(app.client().store.twin(), lambda _: None))
+    worker = make_worker(app, SlowClaim(app.client().store.twin()))
     running = asyncio.create_task(worker.run())
-    await asyncio.wait_for(asked.wait(), PATIENCE)
+    await asyncio.wait_for(claimed.wait(), WAIT_TIMEOUT)
     running.cancel()
     await asyncio.sleep(0)
     go.set()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(asyncio.shield(running), PATIENCE)
+        await asyncio.wait_for(asyncio.shield(running), WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.QUEUED
     assert job.row.crash_count == 0
 
@@ -447,7 +439,7 @@ async def test_a_burst_waits_for_the_jobs_of_a_worker_that_may_be_dead(app: Wind
     job = await task.aenqueue()
     dead = Claim(token=uuid7(), worker="dead", queues=[("default", 1)], lease=0.2)
     await app.client().store.claim(dead)
-    await work_off(app)
+    await run_burst(app)
     assert (await job.arefresh()).state is State.SUCCEEDED
 
 
@@ -458,11 +450,11 @@ async def test_a_burst_does_not_wait_for_unknown_tasks(app: Windlass) -> None:
     store = app.client().store
     await store.enqueue([make_job(task="of another deploy")])
     job = await known.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert (await job.arefresh()).state is State.SUCCEEDED
 
 
-async def test_a_job_that_was_running_when_a_worker_died_is_never_held_in_waiting(
+async def test_a_job_that_was_running_when_a_worker_died_is_never_prefetched(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", HOUR)
@@ -486,11 +478,11 @@ async def test_a_job_that_was_running_when_a_worker_died_is_never_held_in_waitin
         released = [job.row.attempt > 1 for job in jobs if job.state is State.QUEUED]
         return now.count(State.RUNNING) == 1 and any(released)
 
-    async with working(app, queues={"default": 1}):
+    async with running_worker(app, queues={"default": 1}):
         await eventually(started)
         go.set()
         for job in jobs:
-            ended = await job.await_end(PATIENCE)
+            ended = await job.await_end(WAIT_TIMEOUT)
             assert (ended.state, ended.row.crash_count) == (State.SUCCEEDED, 1)
 
 
@@ -505,5 +497,5 @@ def test_a_short_interval_does_not_change_the_prefetch() -> None:
     slots.update_prefetch(1.105)
     assert slots.prefetch == queue_slots.MAX_PREFETCH
 
-    slots.update_prefetch(1.3)  # jobs that became slow lower it
+    slots.update_prefetch(1.3)  # slower jobs lower the prefetch
     assert slots.prefetch == 5

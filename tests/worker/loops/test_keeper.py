@@ -1,4 +1,4 @@
-"""Leases are kept apart from the tasks: on another thread, with another handle."""
+"""The keeper extends leases on its own thread, with its own store handle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.worker.factories import PATIENCE, Spy, run_one, running, until, working
+from tests.worker.event_waits import WAIT_TIMEOUT, is_running, wait_for_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import run_to_end, running_worker
 
 from windlass import Context, Windlass
 from windlass.core.clock import SECOND
@@ -39,10 +41,10 @@ async def app(tmp_path: Path, clock: VirtualClock) -> AsyncIterator[Windlass]:
     await app.aclose()
 
 
-class Ticking(VirtualClock):
-    """Time that passes only when the keeper asks for it: a keeper that stalls is not late.
+class ReadDrivenClock(VirtualClock):
+    """A clock that advances only when the keeper reads it, so that a stalled keeper is not late.
 
-    Each time it asks, a hundredth of `SHORT` passes; `over` is set after three of those leases.
+    Each read advances it by a hundredth of `SHORT`; `over` is set after three times `SHORT`.
     """
 
     def __init__(self) -> None:
@@ -57,10 +59,10 @@ class Ticking(VirtualClock):
         return now / SECOND
 
 
-class Aging:
-    """For a Spy: from `started` on, nine tenths of a lease pass before each of four extensions.
+class SlowExtensions:
+    """For a SpyStore: after `started`, 0.9 of a lease pass before each of four extensions.
 
-    `kept` is set at the fourth: had one of them not been made, the lease would have run out.
+    `kept` is set at the fourth. If one extension were missing, the lease would expire.
     """
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -78,24 +80,24 @@ class Aging:
 
 
 class KeeperCalls:
-    """Records the callbacks of a keeper; `something` is set by the first."""
+    """Records the callbacks of a keeper; the first one sets `called`."""
 
     def __init__(self) -> None:
         self.lost: list[Lease] = []
         self.cancels: list[Lease] = []
-        self.something = threading.Event()
+        self.called = threading.Event()
 
     def on_lost(self, lease: Lease) -> None:
         self.lost.append(lease)
-        self.something.set()
+        self.called.set()
 
     def on_cancel(self, lease: Lease) -> None:
         self.cancels.append(lease)
-        self.something.set()
+        self.called.set()
 
 
 @asynccontextmanager
-async def keeping(
+async def running_keeper(
     store: Store, clock: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[tuple[Keeper, KeeperCalls]]:
     calls = KeeperCalls()
@@ -107,36 +109,36 @@ async def keeping(
         await keeper.stop()
 
 
-async def test_a_lease_is_kept_for_as_long_as_it_is_held() -> None:
-    clock = Ticking()
+async def test_a_held_lease_is_extended_until_it_is_dropped() -> None:
+    clock = ReadDrivenClock()
     store = MemoryStore(clock=clock)
     row = await start_one(store, lease=SHORT)
-    async with keeping(store.twin(), clock.monotonic) as (keeper, calls):
+    async with running_keeper(store.twin(), clock.monotonic) as (keeper, calls):
         keeper.hold(row.lease, SHORT)
-        assert await asyncio.to_thread(clock.over.wait, PATIENCE)
+        assert await asyncio.to_thread(clock.over.wait, WAIT_TIMEOUT)
         assert await store.expired(10) == []
         keeper.drop(row.lease)
     assert calls.lost == []
 
 
-async def test_a_short_lease_that_joins_a_long_one_is_kept_as_well() -> None:
+async def test_a_short_lease_held_after_a_long_one_is_extended_in_time() -> None:
     store = MemoryStore()
     calls: list[float] = []
     done = threading.Event()
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         if verb == "extend":
             calls.append(time.monotonic())
             if len(calls) == 3:
                 done.set()
 
     long, short = await start_one(store), await start_one(store)
-    async with keeping(Spy(store.twin(), look)) as (keeper, _):
+    async with running_keeper(SpyStore(store.twin(), on_call)) as (keeper, _):
         keeper.hold(long.lease, 3600)
         keeper.hold(short.lease, 0.1)
-        assert await asyncio.to_thread(done.wait, PATIENCE)
-    until_when = (await get_one(store, long.id)).lease_until or 0
-    assert until_when < (await store.ping()) + 60_000_000  # the long one was left in peace
+        assert await asyncio.to_thread(done.wait, WAIT_TIMEOUT)
+    lease_until = (await get_one(store, long.id)).lease_until or 0
+    assert lease_until < (await store.ping()) + 60_000_000  # the long lease was not extended
 
 
 async def test_a_lost_lease_is_reported_once_and_dropped() -> None:
@@ -145,9 +147,9 @@ async def test_a_lost_lease_is_reported_once_and_dropped() -> None:
     row = await start_one(store)
     clock.advance(3600)
     await sweep_all(store)
-    async with keeping(store.twin()) as (keeper, calls):
+    async with running_keeper(store.twin()) as (keeper, calls):
         keeper.hold(row.lease, 0.05)
-        assert await asyncio.to_thread(calls.something.wait, PATIENCE)
+        assert await asyncio.to_thread(calls.called.wait, WAIT_TIMEOUT)
         await asyncio.sleep(0.1)
     assert calls.lost == [row.lease]
 
@@ -156,65 +158,65 @@ async def test_a_cancel_is_reported_by_the_extension() -> None:
     store = MemoryStore()
     row = await start_one(store)
     await cancel_one(store, row.id)
-    async with keeping(store.twin()) as (keeper, calls):
+    async with running_keeper(store.twin()) as (keeper, calls):
         keeper.hold(row.lease, 0.05)
-        assert await asyncio.to_thread(calls.something.wait, PATIENCE)
+        assert await asyncio.to_thread(calls.called.wait, WAIT_TIMEOUT)
     assert calls.cancels[0] == row.lease
     assert calls.lost == []
 
 
-@pytest.mark.parametrize("error", [StoreUnavailableError("away"), RuntimeError("a bug")])
+@pytest.mark.parametrize("error", [StoreUnavailableError("unavailable"), RuntimeError("a bug")])
 async def test_a_failed_extension_is_retried_before_the_lease_is_lost(
     error: Exception,
 ) -> None:
-    clock = Ticking()
+    clock = ReadDrivenClock()
     store = MemoryStore(clock=clock)
     failures = 3
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         nonlocal failures
         if verb == "extend" and failures:
             failures -= 1
             raise error
 
     row = await start_one(store, lease=SHORT)
-    async with keeping(Spy(store.twin(), look), clock.monotonic) as (keeper, calls):
+    async with running_keeper(SpyStore(store.twin(), on_call), clock.monotonic) as (keeper, calls):
         keeper.hold(row.lease, SHORT)
-        assert await asyncio.to_thread(clock.over.wait, PATIENCE)
+        assert await asyncio.to_thread(clock.over.wait, WAIT_TIMEOUT)
         assert await store.expired(10) == []
     assert (calls.lost, failures) == ([], 0)
 
 
-async def test_it_stops_at_once_however_long_the_leases_are() -> None:
+async def test_the_keeper_stops_at_once_even_with_long_leases() -> None:
     store = MemoryStore()
     row = await start_one(store)
-    began = time.monotonic()
-    async with keeping(store.twin()) as (keeper, _):
+    started_at = time.monotonic()
+    async with running_keeper(store.twin()) as (keeper, _):
         keeper.hold(row.lease, 3600)
-    assert time.monotonic() - began < PATIENCE
+    assert time.monotonic() - started_at < WAIT_TIMEOUT
 
 
 async def test_a_blocked_event_loop_loses_no_lease(app: Windlass, clock: VirtualClock) -> None:
-    aging = Aging(clock)
-    swept, over = threading.Event(), threading.Event()
+    extensions = SlowExtensions(clock)
+    was_swept, over = threading.Event(), threading.Event()
 
     @app.task
-    async def blocks() -> bool:
-        aging.started.set()
-        return swept.wait(PATIENCE / 2)  # the event loop stands still: the point
+    async def blocking() -> bool:
+        extensions.started.set()
+        return was_swept.wait(WAIT_TIMEOUT / 2)  # blocking the event loop on purpose
 
-    job = await blocks.aenqueue()
+    job = await blocking.aenqueue()
 
     def other_process() -> None:
-        """Rescues whatever it can, as the sweeper of another process would, on its own loop."""
+        """Rescue expired leases on another event loop, as the sweeper of another process does."""
 
         async def sweep() -> None:
             async with rescuer:
                 while not over.is_set():
-                    kept = aging.kept.is_set()
+                    kept = extensions.kept.is_set()
                     await sweep_all(rescuer)
                     if kept:
-                        swept.set()
+                        was_swept.set()
                     await asyncio.sleep(LEASE / 10)
 
         asyncio.run(sweep())
@@ -222,46 +224,46 @@ async def test_a_blocked_event_loop_loses_no_lease(app: Windlass, clock: Virtual
     rescuer = app.client().store.twin()
     other = asyncio.create_task(asyncio.to_thread(other_process))
     try:
-        spy = Spy(app.client().store.twin(), aging)
-        row = await run_one(app, job, store=spy, lease=LEASE)
+        spy = SpyStore(app.client().store.twin(), extensions)
+        row = await run_to_end(app, job, store=spy, lease=LEASE)
     finally:
         over.set()
         await other
     assert (row.state, row.attempt, row.crash_count) == (State.SUCCEEDED, 1, 0)
-    assert await job.aresult(PATIENCE) is True
+    assert await job.aresult(WAIT_TIMEOUT) is True
 
 
-async def test_a_tasks_own_lease_holds_unless_the_worker_overrides_it(app: Windlass) -> None:
+async def test_a_worker_may_override_the_lease_length_of_a_task(app: Windlass) -> None:
     go = threading.Event()
 
     @app.task(lease="2h")
     def long_leased() -> None:
-        go.wait(PATIENCE)
+        go.wait(WAIT_TIMEOUT)
 
-    for own, expected in ((None, 7200), (60.0, 60)):
+    for lease, expected in ((None, 7200), (60.0, 60)):
         go.clear()
         job = await long_leased.aenqueue()
-        async with working(app, lease=own):
-            await until(job, running)
+        async with running_worker(app, lease=lease):
+            await wait_for_event(job, is_running)
             row = (await job.arefresh()).row
             assert row.lease_until is not None
             assert row.started_at is not None
             assert row.lease_until - row.started_at == expected * 1_000_000
             go.set()
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
 
 
-async def test_a_tasks_own_short_lease_is_kept_by_a_worker_with_long_ones(
+async def test_a_short_lease_of_a_task_is_extended_in_time(
     app: Windlass, clock: VirtualClock
 ) -> None:
-    aging = Aging(clock)
+    extensions = SlowExtensions(clock)
 
     @app.task(lease=LEASE)
     def short_leased(ctx: Context) -> int:
-        aging.started.set()
-        assert aging.kept.wait(PATIENCE)
+        extensions.started.set()
+        assert extensions.kept.wait(WAIT_TIMEOUT)
         return ctx.attempt
 
     job = await short_leased.aenqueue()
-    row = await run_one(app, job, store=Spy(app.client().store.twin(), aging))
+    row = await run_to_end(app, job, store=SpyStore(app.client().store.twin(), extensions))
     assert (row.state, row.attempt) == (State.SUCCEEDED, 1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.worker.factories import Spy, work_off
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import run_burst
 
 from windlass import Context, Windlass
 from windlass.core.errors import StoreUnavailableError
@@ -18,7 +19,7 @@ class FakeClock:
         return self.time
 
 
-def away(message: str = "away") -> StoreUnavailableError:
+def unavailable(message: str = "unavailable") -> StoreUnavailableError:
     return StoreUnavailableError(message)
 
 
@@ -36,14 +37,14 @@ def test_an_error_and_the_recovery_are_logged_once(
     outages: OutageLog, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for clock.time in (0.0, 0.25, 0.5, 3.0):
-        outages.failed(away())
-    outages.failed(away("starting"))
-    outages.failed(away())
+        outages.failed(unavailable())
+    outages.failed(unavailable("starting"))
+    outages.failed(unavailable())
     for clock.time in (4.0, 5.0, 3.0 + RECOVERY_TIME, 4.0 + RECOVERY_TIME, 5.0 + RECOVERY_TIME):
         outages.succeeded()
 
     assert caplog.messages == [
-        "Fetching jobs failed; retrying: away",
+        "Fetching jobs failed; retrying: unavailable",
         "Fetching jobs failed; retrying: starting",
         "Fetching jobs recovered after 4.0 s",
     ]
@@ -53,13 +54,13 @@ def test_a_lasting_outage_is_logged_again_and_a_new_one_at_once(
     outages: OutageLog, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for clock.time in (0.0, REPEAT_INTERVAL - 1, REPEAT_INTERVAL, REPEAT_INTERVAL + 1):
-        outages.failed(away(), "Fetching more")
-    assert caplog.messages == ["Fetching more failed; retrying: away"] * 2
+        outages.failed(unavailable(), "Fetching more")
+    assert caplog.messages == ["Fetching more failed; retrying: unavailable"] * 2
     clock.time += RECOVERY_TIME
     outages.succeeded()
     caplog.clear()
-    outages.failed(away())
-    assert caplog.messages == ["Fetching jobs failed; retrying: away"]
+    outages.failed(unavailable())
+    assert caplog.messages == ["Fetching jobs failed; retrying: unavailable"]
 
 
 def test_alternating_failures_and_successes_do_not_fill_the_log(
@@ -67,25 +68,25 @@ def test_alternating_failures_and_successes_do_not_fill_the_log(
 ) -> None:
     minutes = 10
     while clock.time < minutes * REPEAT_INTERVAL:
-        outages.failed(away())
+        outages.failed(unavailable())
         clock.time += 0.25
         outages.succeeded()
         clock.time += 0.25
-    assert caplog.messages == ["Fetching jobs failed; retrying: away"] * minutes
+    assert caplog.messages == ["Fetching jobs failed; retrying: unavailable"] * minutes
     clock.time += RECOVERY_TIME
     outages.succeeded()
     assert caplog.messages[minutes:] == ["Fetching jobs recovered after 599.8 s"]
 
 
-def test_texts_that_differ_each_time_neither_fill_the_log_nor_the_memory(
+def test_texts_that_always_differ_fill_neither_log_nor_memory(
     outages: OutageLog, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(1000):
         clock.time = number * REPEAT_INTERVAL / 1000
-        outages.failed(away(f"port {number} is closed"))
+        outages.failed(unavailable(f"port {number} is closed"))
     assert len(caplog.messages) == MAX_MESSAGES
     clock.time = REPEAT_INTERVAL + 1
-    outages.failed(away("another"))
+    outages.failed(unavailable("another"))
     assert caplog.messages[MAX_MESSAGES:] == ["Fetching jobs failed; retrying: another"]
     assert len(outages._logged) < MAX_MESSAGES
 
@@ -93,23 +94,23 @@ def test_texts_that_differ_each_time_neither_fill_the_log_nor_the_memory(
 def test_a_rare_operation_logs_the_old_recovery_before_a_new_outage(
     outages: OutageLog, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outages.failed(away())
+    outages.failed(unavailable())
     clock.time = 0.5
     outages.succeeded()
     clock.time = 10 * REPEAT_INTERVAL
-    outages.failed(away())
+    outages.failed(unavailable())
     assert caplog.messages == [
-        "Fetching jobs failed; retrying: away",
+        "Fetching jobs failed; retrying: unavailable",
         "Fetching jobs recovered after 0.5 s",
-        "Fetching jobs failed; retrying: away",
+        "Fetching jobs failed; retrying: unavailable",
     ]
 
 
-def test_close_logs_the_recovery_without_waiting(
+def test_log_recovery_logs_without_waiting(
     outages: OutageLog, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     outages.log_recovery()
-    outages.failed(away())
+    outages.failed(unavailable())
     outages.log_recovery()  # the outage still lasts
     clock.time = 0.5
     outages.succeeded()
@@ -122,12 +123,12 @@ async def test_steps_of_many_jobs_log_one_outage_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     app = Windlass("memory:")
-    away_for = {"checkpoints": 7}
+    failures_left = {"checkpoints": 7}
 
     def fail(verb: str) -> None:
-        if away_for.get(verb):
-            away_for[verb] -= 1
-            raise away()
+        if failures_left.get(verb):
+            failures_left[verb] -= 1
+            raise unavailable()
 
     async def piece() -> int:
         return 1
@@ -137,9 +138,9 @@ async def test_steps_of_many_jobs_log_one_outage_once(
         return await ctx.astep("piece", piece)
 
     jobs = [await stepped.aenqueue() for _ in range(5)]
-    await work_off(app, Spy(app.client().store.twin(), fail))
+    await run_burst(app, SpyStore(app.client().store.twin(), fail))
     assert {(await job.arefresh()).state for job in jobs} == {State.SUCCEEDED}
-    assert not away_for["checkpoints"]
+    assert not failures_left["checkpoints"]
     assert sum("a step of job" in line for line in caplog.messages) == 1
     assert sum("recovered" in line for line in caplog.messages) <= 1
     await app.aclose()

@@ -1,4 +1,4 @@
-"""Outcomes are stored together without delaying any job."""
+"""The settler stores outcomes in batches, without delaying any."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.worker.factories import PATIENCE, working
+from tests.worker.event_waits import WAIT_TIMEOUT
+from tests.worker.workers import running_worker
 
 from windlass import Windlass
 from windlass.core.job.state import State
@@ -22,10 +23,10 @@ async def app() -> AsyncIterator[Windlass]:
     await app.aclose()
 
 
-async def test_an_end_is_stored_while_its_neighbours_still_run(
+async def test_an_outcome_is_stored_while_other_jobs_run(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also while jobs wait for a slot: they may wait for as long as a task takes."""
+    """Also while jobs wait for a slot, which may take as long as a task."""
     monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", HOUR)
     monkeypatch.setattr(queue_slots, "PREFETCH_SECONDS", 1000.0)  # claim all on any machine
     go = asyncio.Event()
@@ -37,11 +38,11 @@ async def test_an_end_is_stored_while_its_neighbours_still_run(
 
     quick = await app.aenqueue_many([task.new_job(slow=False) for _ in range(50)])
     slow = await app.aenqueue_many([task.new_job(slow=True) for _ in range(5)])
-    async with working(app, queues={"default": 2}):
+    async with running_worker(app, queues={"default": 2}):
         for job in quick:
-            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
-        held = [(await job.arefresh()).state for job in slow]
-        assert held.count(State.RUNNING) > 2  # more than there are slots
+            assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
+        slow_states = [(await job.arefresh()).state for job in slow]
+        assert slow_states.count(State.RUNNING) > 2  # more than the slots: prefetched jobs, too
         go.set()
         for job in slow:
-            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+            assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED

@@ -1,4 +1,4 @@
-"""Maintenance: what is due is promoted, what lost its lease is rescued, what is old goes."""
+"""The sweeper promotes due jobs, rescues expired leases, and prunes old jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import logging
 from collections.abc import Sequence
 
 import pytest
-from tests.worker.factories import PATIENCE, Spy
+from tests.worker.event_waits import WAIT_TIMEOUT
+from tests.worker.spy_store import SpyStore
 
 from windlass.core.decisions.outcome import Succeeded
 from windlass.core.decisions.transition import ApplyResult, Status, Transition
@@ -55,7 +56,7 @@ async def test_a_due_job_is_queued(
     assert (await get_one(store, job.id)).state is State.QUEUED
 
 
-async def test_a_lease_that_ran_out_is_taken_back_and_counted(
+async def test_an_expired_lease_is_rescued_and_counted_as_a_crash(
     store: MemoryStore, sweeper: Sweeper, clock: VirtualClock
 ) -> None:
     row = await start_one(store)
@@ -87,12 +88,12 @@ async def test_more_than_a_batch_is_moved_in_one_sweep(
     assert await sweeper.once() == 60
 
 
-async def test_a_sweep_that_moves_nothing_ends(
+async def test_a_sweep_whose_writes_are_all_stale_ends(
     store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another sweeper may be quicker every time; this one comes back at its next interval."""
+    """Another sweeper may be faster each time; this one continues at its next interval."""
 
-    class Beaten(MemoryStore):
+    class StaleWrites(MemoryStore):
         async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
             return [ApplyResult(Status.STALE) for _ in transitions]
 
@@ -101,8 +102,13 @@ async def test_a_sweep_that_moves_nothing_ends(
 
     monkeypatch.setattr(module, "BATCH", 2)
     row = await enqueue_one(store, delay=5.0)
-    beaten = Beaten(_data=store._data)
-    assert await asyncio.wait_for(Sweeper(beaten, 1, Retention()).once(), PATIENCE) == 0
+    store_with_stale_writes = StaleWrites(_data=store._data)
+    assert (
+        await asyncio.wait_for(
+            Sweeper(store_with_stale_writes, 1, Retention()).once(), WAIT_TIMEOUT
+        )
+        == 0
+    )
 
 
 async def test_all_jobs_past_retention_are_pruned(
@@ -116,41 +122,41 @@ async def test_all_jobs_past_retention_are_pruned(
     pruned = 0
     swept = asyncio.Event()
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         nonlocal pruned
         pruned += verb == "prune"
         if pruned and verb == "due":
             swept.set()
 
-    sweeping = asyncio.create_task(Sweeper(Spy(store, look), 0.001, Retention()).run())
-    await asyncio.wait_for(swept.wait(), PATIENCE)
-    sweeping.cancel()
+    running = asyncio.create_task(Sweeper(SpyStore(store, on_call), 0.001, Retention()).run())
+    await asyncio.wait_for(swept.wait(), WAIT_TIMEOUT)
+    running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await sweeping
+        await running
     assert [row.id for row in (await store.find(Query())).rows] == [kept.id]
 
 
-async def test_a_store_that_fails_is_swept_again(
+async def test_a_sweep_is_repeated_after_a_store_failure(
     store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures = 2
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         nonlocal failures
         if verb == "apply" and failures:
             failures -= 1
-            raise StoreUnavailableError("away")
+            raise StoreUnavailableError("unavailable")
 
     job = await enqueue_one(store, delay=5.0)
     clock.advance(5)
-    sweeping = asyncio.create_task(Sweeper(Spy(store, look), 0.001, Retention()).run())
-    async with asyncio.timeout(PATIENCE):
+    running = asyncio.create_task(Sweeper(SpyStore(store, on_call), 0.001, Retention()).run())
+    async with asyncio.timeout(WAIT_TIMEOUT):
         async for event in store.tail(job.id):
             if event.data["status"] == "queued":
                 break
-    sweeping.cancel()
+    running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await sweeping
+        await running
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
     failed = [r.getMessage() for r in warnings if "failed" in r.getMessage()]
-    assert failed == ["Sweeping failed; retrying: away"], "once, though it failed twice"
+    assert failed == ["Sweeping failed; retrying: unavailable"], "one warning for two failures"

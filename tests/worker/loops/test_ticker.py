@@ -1,4 +1,4 @@
-"""Ticks become jobs: one each, in time, whatever the others do and however often one dies."""
+"""Each tick of a schedule becomes one job, also with many tickers and after crashes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.worker.factories import PATIENCE, Spy, eventually, working
+from tests.worker.event_waits import WAIT_TIMEOUT, eventually
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import running_worker
 
 from windlass import NewJob, Windlass
 from windlass.core.clock import SECOND, to_datetime
@@ -48,7 +50,7 @@ async def add(store: Store, name: str = "often", **values: Any) -> Schedule:
 
 
 async def jobs(store: Store) -> list[JobRow]:
-    """Oldest first."""
+    """Return all jobs, oldest first."""
     return [*(await store.find(Query(limit=1000))).rows][::-1]
 
 
@@ -56,29 +58,29 @@ async def ticks(store: Store) -> list[str]:
     return [row.headers["schedule-tick"] for row in await jobs(store)]
 
 
-# -- what it costs, and how long it waits
+# -- cost and wait times
 
 
-async def test_without_schedules_it_costs_one_read(store: MemoryStore) -> None:
-    asked: list[str] = []
-    assert await Ticker(Spy(store, asked.append)).once() == RELOAD_INTERVAL
-    assert asked == ["list_records"]
+async def test_a_ticker_without_schedules_costs_one_read(store: MemoryStore) -> None:
+    verbs: list[str] = []
+    assert await Ticker(SpyStore(store, verbs.append)).once() == RELOAD_INTERVAL
+    assert verbs == ["list_records"]
 
 
-async def test_between_ticks_it_reads_and_writes_nothing(
+async def test_between_ticks_only_schedules_and_clock_are_read(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store)
-    asked: list[str] = []
-    ticker = Ticker(Spy(store, asked.append))
+    verbs: list[str] = []
+    ticker = Ticker(SpyStore(store, verbs.append))
     await ticker.once()
-    asked.clear()
+    verbs.clear()
     clock.advance(30)
     assert await ticker.once() == RELOAD_INTERVAL
-    assert set(asked) == {"list_records", "ping"}
+    assert set(verbs) == {"list_records", "ping"}
 
 
-async def test_it_waits_for_the_next_tick_or_a_few_seconds(
+async def test_the_ticker_waits_for_the_next_tick_or_the_reload_interval(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store)
@@ -91,7 +93,7 @@ async def test_it_waits_for_the_next_tick_or_a_few_seconds(
     assert await ticks(store) == ["2026-01-01T00:01:00Z"]
 
 
-async def test_a_wait_is_never_so_short_that_it_spins(
+async def test_a_wait_has_a_minimum_to_avoid_spinning(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store)
@@ -113,7 +115,9 @@ async def test_a_tick_becomes_a_job_that_names_its_tick(
     assert row.headers == {"schedule": "often", "schedule-tick": "2026-01-01T00:01:00Z"}
 
 
-async def test_many_tickers_at_once_make_one_job(store: MemoryStore, clock: VirtualClock) -> None:
+async def test_many_concurrent_tickers_enqueue_one_job(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
     await add(store)
     tickers = [Ticker(store.twin()) for _ in range(8)]
     for _ in range(3):
@@ -122,17 +126,17 @@ async def test_many_tickers_at_once_make_one_job(store: MemoryStore, clock: Virt
     assert len(await ticks(store)) == 3
 
 
-async def test_a_crash_between_the_enqueue_and_the_mark_repeats_nothing(
+async def test_a_crash_between_the_enqueue_and_the_mark_repeats_no_job(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    def dies(verb: str) -> None:
+    def fail_put(verb: str) -> None:
         if verb == "put_records":
             raise StoreUnavailableError("killed")
 
     await add(store)
     clock.advance(60)
     with pytest.raises(StoreUnavailableError):
-        await Ticker(Spy(store, dies)).once()
+        await Ticker(SpyStore(store, fail_put)).once()
     assert len(await ticks(store)) == 1
     await Ticker(store).once()
     assert len(await ticks(store)) == 1
@@ -140,7 +144,7 @@ async def test_a_crash_between_the_enqueue_and_the_mark_repeats_nothing(
     assert entry.version == 1
 
 
-async def test_a_tick_whose_job_ran_and_was_deleted_is_not_made_again(
+async def test_a_tick_whose_job_was_deleted_is_not_enqueued_again(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store)
@@ -156,7 +160,7 @@ async def test_a_tick_whose_job_ran_and_was_deleted_is_not_made_again(
 async def test_a_ticker_that_loses_a_mark_reads_again_at_once(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    class Beaten(Spy):
+    class SlowerThanAnother(SpyStore):
         async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
             await Ticker(store).once()
             clock.advance(120)
@@ -164,24 +168,26 @@ async def test_a_ticker_that_loses_a_mark_reads_again_at_once(
 
     await add(store, missed="all")
     clock.advance(60)
-    slow = Ticker(Beaten(store, lambda _: None))
+    slow = Ticker(SlowerThanAnother(store))
     assert await slow.once() == 0.0
     assert len(await ticks(store)) == 1
     await Ticker(store).once()
     assert len(await ticks(store)) == 3
 
 
-async def test_a_mark_that_was_read_too_long_ago_is_read_again(
+async def test_a_mark_is_read_again_after_its_maximum_age(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     now = 0.0
 
-    class Held(Spy):
+    class DelayedRead(SpyStore):
         async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
             nonlocal now
             found = await super().get_records(kind, keys)
             if now == 0.0:
-                now += module.MARK_MAX_AGE + 1  # while others made the job, ran it and deleted it
+                now += (
+                    module.MARK_MAX_AGE + 1
+                )  # meanwhile another ticker enqueues the job, and it is run and deleted
                 await Ticker(store).once()
                 row = await claim_one(store)
                 await settle_one(store, row, Succeeded())
@@ -190,19 +196,19 @@ async def test_a_mark_that_was_read_too_long_ago_is_read_again(
 
     await add(store)
     clock.advance(60)
-    ticker = Ticker(Held(store, lambda _: None), clock=lambda: now)
+    ticker = Ticker(DelayedRead(store), clock=lambda: now)
     assert await ticker.once() == 0.0
     assert await ticker.once() == RELOAD_INTERVAL
     assert await jobs(store) == []
 
 
-async def test_a_clock_that_was_set_back_repeats_nothing_and_stops_nothing(
+async def test_a_clock_set_back_repeats_no_tick_and_stops_no_schedule(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store, missed="skip")
     ticker = Ticker(store)
     clock.advance("10h")
-    await ticker.once()  # by the wrong time, the next tick is ten hours away
+    await ticker.once()  # the wrong clock is ten hours ahead
     clock.advance(-36_000.0 + 60)
     await ticker.once()
     clock.advance(-30)
@@ -210,11 +216,11 @@ async def test_a_clock_that_was_set_back_repeats_nothing_and_stops_nothing(
     clock.advance(90)
     await ticker.once()
     assert await ticks(store) == ["2026-01-01T10:00:00Z"], (
-        "the mark is at ten o'clock: until then each tick has been seen to"
+        "the mark is at 10:00: ticks before it are done"
     )
 
 
-async def test_before_anything_ticked_a_clock_that_was_set_back_is_followed(
+async def test_before_the_first_tick_a_clock_set_back_moves_the_next_tick(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store, cron="30 * * * *", missed="skip")
@@ -226,7 +232,7 @@ async def test_before_anything_ticked_a_clock_that_was_set_back_is_followed(
     assert await ticks(store) == ["2026-01-01T00:30:00Z"]
 
 
-# -- what was missed
+# -- missed ticks
 
 
 @pytest.mark.parametrize(
@@ -242,7 +248,7 @@ async def test_missed_ticks_are_caught_up_by_policy(
     assert await ticks(store) == [f"2026-01-01T{hour}:00:00Z" for hour in made]
 
 
-async def test_a_short_restart_misses_nothing_whatever_the_policy(
+async def test_a_short_restart_misses_no_tick_under_any_policy(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store, every="10s", missed="skip")
@@ -263,12 +269,12 @@ async def test_many_missed_ticks_are_enqueued_in_batches_without_a_wait(
 
 async def test_ticks_during_a_pause_are_skipped(store: MemoryStore, clock: VirtualClock) -> None:
     await add(store, every="1h", missed="all")
-    ticker, table = Ticker(store), ScheduleRecords(store)
+    ticker, records = Ticker(store), ScheduleRecords(store)
     await ticker.once()
-    await table.pause("often")
+    await records.pause("often")
     clock.advance("5h30m")
     assert await ticker.once() == RELOAD_INTERVAL
-    await table.pause("often", paused=False)
+    await records.pause("often", paused=False)
     await ticker.once()
     assert await ticks(store) == []
     clock.advance("30m")
@@ -276,20 +282,20 @@ async def test_ticks_during_a_pause_are_skipped(store: MemoryStore, clock: Virtu
     assert await ticks(store) == ["2026-01-01T06:00:00Z"]
 
 
-# -- one bad schedule among others
+# -- an invalid schedule among others
 
 
-async def test_a_schedule_that_is_not_understood_holds_up_no_other(
+async def test_an_undecodable_schedule_delays_no_other(
     store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = await add(store)
-    strange = replace(
+    unknown_zone = replace(
         start_schedule(made, clock.now()), cron="* * * * *", every=None, tz="Mars/Olympus"
     )
     await store.put_records(
         [
             Put(kind=SCHEDULE, key="a", value=b'{"from":"the future"}'),
-            Put(kind=SCHEDULE, key="z", value=strange.encode()),
+            Put(kind=SCHEDULE, key="z", value=unknown_zone.encode()),
         ]
     )
     ticker = Ticker(store)
@@ -298,14 +304,14 @@ async def test_a_schedule_that_is_not_understood_holds_up_no_other(
     await ticker.once()
     assert len(await ticks(store)) == 1
     messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == 2, "each once, not at every reload"
+    assert len(messages) == 2, "each warning once, not at every reload"
     assert messages[1] == (
         "schedule 'z' is skipped by this worker: unknown time zone 'Mars/Olympus'; "
         'write one such as "Europe/Berlin"'
     )
 
 
-async def test_a_mark_that_is_not_understood_holds_up_no_other(
+async def test_an_undecodable_mark_delays_no_other_schedule(
     store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = await add(store, "bad")
@@ -319,7 +325,9 @@ async def test_a_mark_that_is_not_understood_holds_up_no_other(
     assert caplog.text.count("schedule 'bad' is broken; no ticks until it is changed") == 1
 
 
-async def test_a_list_shows_all_that_is_understood(store: MemoryStore, clock: VirtualClock) -> None:
+async def test_the_list_shows_all_decodable_schedules(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
     made = await add(store)
     far = replace(
         start_schedule(made, clock.now()), cron="* * * * *", every=None, tz="Mars/Olympus"
@@ -334,7 +342,7 @@ async def test_a_list_shows_all_that_is_understood(store: MemoryStore, clock: Vi
     assert (often.name, elsewhere.name, elsewhere.next_tick) == ("often", "z", None)
 
 
-async def test_a_refused_job_is_logged_and_stops_nothing(
+async def test_a_refused_job_is_logged_and_stops_no_schedule(
     store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = await add(store)
@@ -352,23 +360,23 @@ async def test_a_refused_job_is_logged_and_stops_nothing(
     assert "schedule 'bad': job refused: queue has 500 characters" in message
 
 
-async def test_middleware_sees_each_job_and_cannot_make_it_another(
+async def test_middleware_sees_each_job_and_cannot_change_its_id(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    def tagging(new: NewJob) -> NewJob:
+    def add_tag(new: NewJob) -> NewJob:
         return replace(new, tags=("seen",), id=make_job().id)
 
     await add(store)
     clock.advance(60)
-    await asyncio.gather(*(Ticker(store, prepare=tagging).once() for _ in range(3)))
+    await asyncio.gather(*(Ticker(store, prepare=add_tag).once() for _ in range(3)))
     [row] = await jobs(store)
     assert row.tags == ("seen",)
 
 
-async def test_middleware_that_raises_costs_one_tick(
+async def test_middleware_that_raises_skips_one_tick(
     store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def picky(new: NewJob) -> NewJob:
+    def reject_bad(new: NewJob) -> NewJob:
         if new.headers["schedule"] == "bad":
             raise ValueError("not this one")
         return new
@@ -376,35 +384,35 @@ async def test_middleware_that_raises_costs_one_tick(
     await add(store, "bad")
     await add(store, "good")
     clock.advance(60)
-    ticker = Ticker(store, prepare=picky)
+    ticker = Ticker(store, prepare=reject_bad)
     assert await ticker.once() == RELOAD_INTERVAL
     assert [row.headers["schedule"] for row in await jobs(store)] == ["good"]
     assert "schedule 'bad': could not create the job of a tick" in caplog.text
 
 
-async def test_a_store_that_is_away_ends_nothing(
+async def test_a_store_outage_does_not_end_the_ticker(
     store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(module, "RETRY_DELAY", 0.001)
-    failures: list[Exception] = [StoreUnavailableError("away"), RuntimeError("odd")] * 2
+    failures: list[Exception] = [StoreUnavailableError("unavailable"), RuntimeError("odd")] * 2
 
-    def look(verb: str) -> None:
+    def on_call(verb: str) -> None:
         if verb == "enqueue" and failures:
             raise failures.pop(0)
 
     await add(store)
     clock.advance(60)
-    ticking = asyncio.create_task(Ticker(Spy(store, look)).run())
-    await eventually(lambda: _some(store))
-    ticking.cancel()
-    await asyncio.wait({ticking})
+    running = asyncio.create_task(Ticker(SpyStore(store, on_call)).run())
+    await eventually(lambda: _has_jobs(store))
+    running.cancel()
+    await asyncio.wait({running})
     messages = [record.getMessage() for record in caplog.records]
-    assert messages.count("Enqueueing scheduled jobs failed; retrying: away") == 1
+    assert messages.count("Enqueueing scheduled jobs failed; retrying: unavailable") == 1
     assert messages.count("Enqueueing scheduled jobs failed; retrying") == 2
 
 
-async def _some(store: Store) -> bool:
+async def _has_jobs(store: Store) -> bool:
     return bool(await jobs(store))
 
 
@@ -414,13 +422,13 @@ async def _some(store: Store) -> bool:
 async def test_added_changed_and_deleted_schedules_are_read_at_the_next_reload(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    ticker, table = Ticker(store), ScheduleRecords(store)
+    ticker, records = Ticker(store), ScheduleRecords(store)
     await ticker.once()
     await add(store)
     clock.advance(60)
     await ticker.once()
     assert len(await ticks(store)) == 1
-    await table.delete("often")
+    await records.delete("often")
     assert await store.list_records(MARK) == []
     await add(store, every="1h")
     clock.advance("1m")
@@ -431,10 +439,10 @@ async def test_added_changed_and_deleted_schedules_are_read_at_the_next_reload(
     assert (await ticks(store))[1:] == ["2026-01-01T01:01:00Z"]
 
 
-async def test_more_schedules_than_a_page_has_are_all_seen(
+async def test_schedules_on_all_pages_are_read(
     store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Paged(Spy):
+    class Paged(SpyStore):
         async def list_records(self, kind: str, after: str = "", limit: int = 2) -> list[Entry]:
             return await super().list_records(kind, after, 2)
 
@@ -442,20 +450,23 @@ async def test_more_schedules_than_a_page_has_are_all_seen(
     for number in range(5):
         await add(store, f"s{number}")
     clock.advance(60)
-    asked: list[str] = []
-    await Ticker(Paged(store, asked.append)).once()
+    verbs: list[str] = []
+    await Ticker(Paged(store, verbs.append)).once()
     assert len(await ticks(store)) == 5
-    assert asked.count("enqueue") == 3
+    assert verbs.count("enqueue") == 3
 
 
-# -- what code declares
+# -- schedules declared in code
 
 
 def declared(*made: Schedule) -> Iterable[Schedule]:
-    return [replace(one, declared=f"{one.timing}{one.job.payload!r}") for one in made]
+    return [
+        replace(schedule, declared=f"{schedule.timing}{schedule.job.payload!r}")
+        for schedule in made
+    ]
 
 
-async def test_a_tick_fires_though_workers_restart_more_often(
+async def test_a_weekly_tick_fires_although_workers_restart_daily(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     weekly = make_schedule("weekly", make_job(task="report"), every="7d")
@@ -467,36 +478,36 @@ async def test_a_tick_fires_though_workers_restart_more_often(
     assert await ticks(store) == ["2026-01-08T00:00:00Z"]
 
 
-async def test_what_is_declared_as_before_is_not_written(store: MemoryStore) -> None:
-    one = make_schedule("one", make_job(task="report"), every="1h")
-    await Ticker(store, schedules=lambda: declared(one)).declare()
-    asked: list[str] = []
-    await Ticker(Spy(store, asked.append), schedules=lambda: declared(one)).declare()
-    assert "put_records" not in asked
+async def test_an_unchanged_declaration_is_not_written(store: MemoryStore) -> None:
+    schedule = make_schedule("hourly", make_job(task="report"), every="1h")
+    await Ticker(store, schedules=lambda: declared(schedule)).declare()
+    verbs: list[str] = []
+    await Ticker(SpyStore(store, verbs.append), schedules=lambda: declared(schedule)).declare()
+    assert "put_records" not in verbs
 
 
-async def test_what_cannot_be_stored_holds_up_nothing_else(
+async def test_a_schedule_that_cannot_be_stored_delays_no_other(
     store: MemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     large = make_schedule("large", make_job(payload=b"x" * 1_000_000), every="1h")
     small = make_schedule("small", make_job(), every="1h")
     await Ticker(store, schedules=lambda: declared(large, small)).declare()
-    assert [one.name for one in await ScheduleRecords(store).list()] == ["small"]
+    assert [info.name for info in await ScheduleRecords(store).list()] == ["small"]
     assert "could not store schedule 'large' of the app" in caplog.text
 
 
 async def test_two_workers_that_start_at_once_declare_one_schedule(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    class Slow(Spy):
+    class YieldingPut(SpyStore):
         async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
             await asyncio.sleep(0)
             return await super().put_records(puts)
 
-    def one() -> Iterable[Schedule]:  # each process makes an id of its own
+    def one() -> Iterable[Schedule]:  # each process creates its own id
         return declared(make_schedule("one", make_job(task="report"), every="1m"))
 
-    tickers = [Ticker(Slow(store, lambda _: None), schedules=one) for _ in range(4)]
+    tickers = [Ticker(YieldingPut(store), schedules=one) for _ in range(4)]
     await asyncio.gather(*(ticker.declare() for ticker in tickers))
     clock.advance(60)
     await asyncio.gather(*(ticker.once() for ticker in tickers))
@@ -506,7 +517,7 @@ async def test_two_workers_that_start_at_once_declare_one_schedule(
 # -- in a worker
 
 
-async def test_a_worker_stores_what_code_declares_and_makes_and_runs_its_jobs() -> None:
+async def test_a_worker_stores_declared_schedules_and_runs_their_jobs() -> None:
     app = Windlass("memory:")
     ran: list[str] = []
 
@@ -515,7 +526,7 @@ async def test_a_worker_stores_what_code_declares_and_makes_and_runs_its_jobs() 
     async def greet(name: str) -> None:
         ran.append(name)
 
-    async with working(app):
+    async with running_worker(app):
         await eventually(lambda: asyncio.sleep(0, len(ran) >= 2))
     assert set(ran) == {"ada"}
     [found] = await app.schedules.alist()
@@ -523,7 +534,7 @@ async def test_a_worker_stores_what_code_declares_and_makes_and_runs_its_jobs() 
     await app.aclose()
 
 
-async def test_a_worker_without_schedules_leaves_them_alone() -> None:
+async def test_a_worker_with_schedules_disabled_stores_none() -> None:
     app = Windlass("memory:")
 
     @app.schedule(every="1s")
@@ -534,13 +545,13 @@ async def test_a_worker_without_schedules_leaves_them_alone() -> None:
     async def other() -> None: ...
 
     job = await other.aenqueue()
-    async with working(app, schedules=False):
-        await job.await_end(PATIENCE)
+    async with running_worker(app, schedules=False):
+        await job.await_end(WAIT_TIMEOUT)
     assert await app.schedules.alist() == []
     await app.aclose()
 
 
-async def test_the_next_tick_does_not_wait_for_the_last_ones_job(
+async def test_a_tick_does_not_wait_for_the_job_of_the_previous_tick(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store)
@@ -551,7 +562,7 @@ async def test_the_next_tick_does_not_wait_for_the_last_ones_job(
     assert len(await jobs(store)) == 2
 
 
-async def test_with_a_unique_key_a_tick_makes_no_job_beside_one_that_is_active(
+async def test_with_a_unique_key_a_tick_enqueues_no_job_while_one_is_active(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store, job=make_job(task="report", unique_key="one at a time"))

@@ -16,8 +16,12 @@ from windlass.core.records import Put
 from windlass.core.worker_presence import WORKER, LiveWorker
 from windlass.server.context import RequestContext
 from windlass.server.schemas.worker import ClaimRequest
-from windlass.worker.executor import failure_from_error
-from windlass.worker.unknown_tasks import UNKNOWN_TASK_DELAY, unknown_task_error, unknown_too_long
+from windlass.worker.execution.attempt_failure import failure_from_error
+from windlass.worker.execution.unknown_tasks import (
+    UNKNOWN_TASK_DELAY,
+    unknown_task_error,
+    unknown_too_long,
+)
 
 log = logging.getLogger("windlass.server")
 REFRESH = 10.0  # seconds between two writes of a worker's presence

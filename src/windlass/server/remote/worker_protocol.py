@@ -37,9 +37,9 @@ from windlass.server.schemas.worker import (
     TaskTokenItem,
     WorkResult,
 )
-from windlass.worker.error_info import MAX_MESSAGE, ErrorInfo
 from windlass.worker.event_buffer import storable_text
-from windlass.worker.executor import failure_from_info
+from windlass.worker.execution.attempt_failure import failure_from_info
+from windlass.worker.execution.error_info import MAX_ERROR_MESSAGE, ErrorInfo
 
 # Seconds after the lease: an expired lease counts until a rescue, and server clocks differ.
 TOKEN_SLACK = 300.0
@@ -154,7 +154,7 @@ class RequestReader:
         traceback_bytes = (error.traceback or "").encode("utf-8", "replace")
         info = ErrorInfo(
             type=storable_text(error.type),
-            message=storable_text(error.message, MAX_MESSAGE),
+            message=storable_text(error.message, MAX_ERROR_MESSAGE),
             traceback=traceback_bytes[-MAX_TRACEBACK:].decode("utf-8", "ignore"),
             code=error.code or error.type,
             retryable=error.retryable,

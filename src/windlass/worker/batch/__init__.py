@@ -1,1 +1,1 @@
-"""Batch tasks: one call for many jobs."""
+"""Batch tasks: one call runs many jobs. A batch is registered, collected, then called."""

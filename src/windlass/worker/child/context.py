@@ -21,13 +21,13 @@ from windlass.core.errors import WindlassError
 from windlass.core.event import EventType
 from windlass.core.job.row import JobRow
 from windlass.process.channel import Message
-from windlass.process.parent import ParentError, ParentLink
+from windlass.process.parent_link import ParentError, ParentLink
 from windlass.store import Store
 from windlass.task_spec import TaskSpec, encode_result
-from windlass.worker.child import messages
+from windlass.worker.app_hooks import AppHooks
+from windlass.worker.child import job_json
 from windlass.worker.context import Context
-from windlass.worker.hooks import AppHooks
-from windlass.worker.suspension import ChildResults
+from windlass.worker.dependency_results import ChildResults
 from windlass.workspace import WorkspaceKind
 
 _NO_STORE = cast("Store", None)  # the worker makes all store calls
@@ -109,7 +109,7 @@ class ChildContext(Context):
 
     async def _settlement(self, result: Any) -> tuple[str, str]:
         encode_result(result, self._codec)  # raises here if it cannot be stored
-        children = [messages.to_json(new) for new in self.children]
+        children = [job_json.to_json(new) for new in self.children]
         request = {"type": "settlement", "result": result, "children": children}
         sql, text = await self._request(request)
         return sql, text

@@ -17,7 +17,9 @@ from uuid import UUID
 
 from windlass.core.errors import ConfigurationError
 from windlass.core.job.row import NewJob
+from windlass.process.cancellation import run_uncancelled
 from windlass.process.channel import Message
+from windlass.process.child_process import ChildProcess, ProcessDiedError
 from windlass.process.import_path import (
     ImportPath,
     find_holder,
@@ -25,16 +27,15 @@ from windlass.process.import_path import (
     import_problem,
     loading_main,
 )
-from windlass.process.pool import GRACE, ChildPool, run_uncancelled
-from windlass.process.spawn import ChildProcess, ProcessDiedError
+from windlass.process.pool import GRACE, ChildPool
 from windlass.task_spec import TaskSpec
-from windlass.worker.child import messages
+from windlass.worker.child import job_json
+from windlass.worker.child.ending import decode_ending
 from windlass.worker.context import Context
-from windlass.worker.error_info import (
+from windlass.worker.execution.error_info import (
     ChildSetupError,
     ErrorInfo,
     RemoteError,
-    decode_ending,
     error_message,
 )
 from windlass.worker.suspension import Suspend
@@ -63,7 +64,7 @@ class ChildExecutor:
         self._app = app
         self._app_path: ImportPath | None = None
         self._lifespan = lifespan
-        self.pool = ChildPool("windlass.worker.child.entry", limit=limit, grace=grace, idle=idle)
+        self.pool = ChildPool("windlass.worker.child.main", limit=limit, grace=grace, idle=idle)
 
     async def run(self, spec: TaskSpec, context: Context, stored: dict[str, Any]) -> Any:
         """Return the task's result. Raise Snooze, Cancel, RemoteError or ProcessDiedError."""
@@ -72,7 +73,7 @@ class ChildExecutor:
             raise ConfigurationError(f"task {spec.name!r} cannot run in a child process: {reason}")
         app = self._app_import_path()
         work: Message = {
-            "job": messages.to_json(context.job),
+            "job": job_json.to_json(context.job),
             "task": asdict(import_path_of(spec.function)),
             "app": None if app is None else asdict(app),
             "url": getattr(self._app, "url", None),
@@ -103,7 +104,7 @@ def _outcome(end: Message, context: Context) -> Any:
             ending.children = tuple(context.prepare_child(child) for child in ending.children)
         raise ending
     for child in end["children"]:
-        context.then(_PreparedJob(messages.from_json(NewJob, child)))
+        context.then(_PreparedJob(job_json.from_json(NewJob, child)))
     return end["result"]
 
 
@@ -224,7 +225,7 @@ class _ChildRun:
 
     async def _settlement(self, result: Any, children: list[Any]) -> tuple[str, str]:
         new_jobs = [
-            self._context.prepare_child(messages.from_json(NewJob, child)) for child in children
+            self._context.prepare_child(job_json.from_json(NewJob, child)) for child in children
         ]
         return await self._context.settlement(result, new_jobs)
 

@@ -1,15 +1,18 @@
 """Claims jobs and starts them when slots become free.
 
 Waits for: capacity (free slots, or a low prefetch), then for new jobs or the poll interval.
-Guarantees: a queue never runs more jobs than it has slots. A claim asks for as many jobs as slots
-are free, plus a prefetch: the jobs that the slots would finish within `PREFETCH_SECONDS` at the
-current rate. So quick jobs are claimed in large batches, slow ones one by one. A job that waits
-here longer than `MAX_PREFETCH_WAIT` is released for other workers. A job that was running when a
-worker died never waits here: if this worker dies too, it would get a crash without having run. A
-claim whose response was lost is repeated with its token. Stops: on request, also while the store
-does not respond; prefetched jobs are released at once. The inflight claim is finished during the
-rest of the shutdown, if necessary by a repeat that can claim nothing more; its jobs are released.
-At the end of the shutdown it is abandoned, and its leases expire. After a crash, leases expire.
+
+Guarantees: a queue never runs more jobs than it has slots. A claim requests one job per free slot,
+plus a prefetch: the jobs that the slots would finish within `PREFETCH_SECONDS` at the current rate.
+So quick jobs are claimed in large batches, slow jobs one by one. A prefetched job is released for
+other workers after `MAX_PREFETCH_WAIT`. A job that was running when a worker died is never
+prefetched: a crash of this worker would count for that job, although it did not run. A claim whose
+response was lost is repeated with its token.
+
+Stops: on request, also while the store does not respond. Prefetched jobs are released at once. The
+inflight claim is finished during the rest of the shutdown, and its jobs are released. If its call
+fails, a repeat that can claim no further jobs returns them. At the end of the shutdown the claim is
+abandoned, and its leases expire. After a crash, leases expire.
 """
 
 from __future__ import annotations
@@ -29,15 +32,16 @@ from windlass.core.job.state import ACTIVE
 from windlass.core.query.job_query import Query
 from windlass.store import Store
 from windlass.task_spec import Registry
-from windlass.worker.attempt import RunningAttempt
-from windlass.worker.batch.collector import BatchCall, BatchCollector
+from windlass.worker.batch.batch_call import BatchCall
+from windlass.worker.batch.collector import BatchCollector
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import STORE_RETRY_DELAY
 from windlass.worker.loops.outage_log import OutageLog
 from windlass.worker.loops.queue_slots import QueueSlots
+from windlass.worker.running_attempt import RunningAttempt
 
 log = logging.getLogger("windlass.worker")
-MAX_PREFETCH_WAIT = 1.0  # seconds that a claimed job may wait for a slot
+MAX_PREFETCH_WAIT = 1.0  # seconds between claim and start of a prefetched job
 
 
 class Fetcher:
@@ -69,10 +73,10 @@ class Fetcher:
         )
         self._queues = {queue: QueueSlots(queue, count) for queue, count in config.queues.items()}
         self._stopping = asyncio.Event()
-        self._capacity = asyncio.Event()  # set when a queue may have something to claim for
+        self._capacity = asyncio.Event()  # set when a queue may have capacity
         self._outages = OutageLog("Fetching jobs")
         self.last_claim: float | None = None  # loop time
-        self._claim_sent_at: float | None = None  # first try of the unanswered claim
+        self._claim_sent_at: float | None = None  # when the claim without a response was first sent
         self._inflight_claim: asyncio.Future[list[JobRow]] | None = None
         self._claim_finisher: asyncio.Task[None] | None = None
         self._backlog = 0  # claimed jobs that wait for a slot, in all queues
@@ -132,7 +136,7 @@ class Fetcher:
                 self._claim_finisher = asyncio.create_task(self._finish_inflight_claim(token))
 
     async def _claim(self, token: UUID, wanted: list[tuple[str, int]]) -> bool:
-        """Claim once; return whether a queue may hold more: it returned all that was requested."""
+        """Claim once; return whether a queue may hold more jobs: it returned all requested jobs."""
         config = self._config
         now = asyncio.get_running_loop().time()
         for queue, _ in wanted:
@@ -148,7 +152,7 @@ class Fetcher:
         limits = dict(wanted)
         for attempt in self._accept(jobs):
             queue = attempt.job.queue
-            if queue in limits:  # a repeated claim returns the jobs of the first try
+            if queue in limits:  # a repeated claim may return jobs of other queues
                 limits[queue] -= 1
         if not self._stopping.is_set():  # else all of them are released
             for queue, _ in wanted:
@@ -184,7 +188,7 @@ class Fetcher:
         If the pending call fails, repeat the claim for a queue without jobs: a repeat returns the
         jobs that the token has claimed, and this one can claim no others.
         """
-        empty_queue = [(f"nothing-{token}", 1)]  # a store may skip a claim for zero jobs
+        empty_queue = [(f"empty-{token}", 1)]  # a store may skip a claim for zero jobs
         config = self._config
         claim = Claim(token=token, worker=config.name, queues=empty_queue, lease=config.lease)
         while self._claim_sent_at is not None:
@@ -221,7 +225,7 @@ class Fetcher:
         return attempts
 
     def _fill_slots(self, slots: QueueSlots) -> None:
-        if slots.filling:  # re-entered by a job that ends at once: the outer loop continues
+        if slots.filling:  # called by a job that ends at once: the outer call continues
             return
         slots.filling = True
         try:

@@ -22,19 +22,19 @@ from windlass.store import Store
 from windlass.worker.loops.outage_log import OutageLog
 
 Join: TypeAlias = Callable[[float | None], Awaitable[None]]
-RunApart: TypeAlias = Callable[[str, Coroutine[Any, Any, None]], Join]
-"""Runs a coroutine on its own event loop; returns a function that joins it, with a timeout."""
+LoopStarter: TypeAlias = Callable[[str, Coroutine[Any, Any, None]], Join]
+"""Starts a coroutine on its own event loop; returns a function that joins it, with a timeout."""
 
 
-def run_on_thread(name: str, work: Coroutine[Any, Any, None]) -> Join:
-    here, ended = asyncio.get_running_loop(), asyncio.Event()
+def start_on_thread(name: str, work: Coroutine[Any, Any, None]) -> Join:
+    worker_loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def run() -> None:
         try:
             asyncio.run(work)
         finally:
             with contextlib.suppress(RuntimeError):  # the worker's loop is closed
-                here.call_soon_threadsafe(ended.set)
+                worker_loop.call_soon_threadsafe(ended.set)
 
     thread = Thread(target=run, name=name, daemon=True)
     thread.start()
@@ -50,11 +50,11 @@ def run_on_thread(name: str, work: Coroutine[Any, Any, None]) -> Join:
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
-    """Length and due time, shared by leases that were claimed together."""
+class _Extension:
+    """Lease length and time of the next extension, shared by leases that were claimed together."""
 
     seconds: float
-    due: float  # when to extend, by the keeper's clock
+    due: float  # by the keeper's clock
 
 
 class Keeper:
@@ -66,42 +66,42 @@ class Keeper:
         *,
         on_lost: Callable[[Lease], object],
         on_cancel: Callable[[Lease], object],
-        run_apart: RunApart = run_on_thread,
+        start_loop: LoopStarter = start_on_thread,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._on_lost = on_lost
         self._on_cancel = on_cancel
-        self._run_apart = run_apart
+        self._start_loop = start_loop
         self._clock = clock
         self._lock = Lock()
         self._outages = OutageLog("Extending leases", clock=clock)
-        self._held: dict[Lease, _Held] = {}
-        self._wake_at = math.inf  # when its current sleep ends
+        self._held: dict[Lease, _Extension] = {}
+        self._wake_at = math.inf  # end of the current sleep
         self._stopped = False
         self._changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        self._join = self._run_apart("windlass-keeper", self._run())
+        self._join = self._start_loop("windlass-keeper", self._run())
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Stop, at the latest after the timeout: a store call without an answer is abandoned."""
+        """Stop, at the latest after the timeout: a store call without a response is abandoned."""
         with self._lock:
             self._stopped = True
             self._wake()
         await self._join(timeout)
 
     def hold(self, lease: Lease, seconds: float, ago: float = 0.0) -> None:
-        """Keep a lease; `ago` is how many seconds ago its claim was sent."""
+        """Extend a lease from now on; `ago` is how many seconds ago its claim was sent."""
         self.hold_all({lease: None}, seconds, ago)
 
     def hold_all(self, leases: Mapping[Lease, object], seconds: float, ago: float = 0.0) -> None:
-        """Keep the keys of a dict, which need not be hashed again."""
+        """Hold the keys of a mapping: a dict need not hash them again."""
         due = self._clock() - ago + seconds / 3
         with self._lock:
-            self._held |= dict.fromkeys(leases, _Held(seconds, due))
-            if due < self._wake_at:  # else no wake-up: waking a thread for each job costs more
+            self._held |= dict.fromkeys(leases, _Extension(seconds, due))
+            if due < self._wake_at:  # else the thread sleeps on: a wake-up for each job costs more
                 self._wake_at = due
                 self._wake()
 
@@ -115,7 +115,7 @@ class Keeper:
             with contextlib.suppress(RuntimeError):  # its loop is closed
                 self._loop.call_soon_threadsafe(self._changed.set)
 
-    # -- on its own loop
+    # -- on the keeper's loop
 
     async def _run(self) -> None:
         with self._lock:
@@ -126,7 +126,7 @@ class Keeper:
         self._outages.log_recovery()
         await self._store.close()
 
-    async def _next_due(self) -> dict[float, dict[Lease, _Held]] | None:
+    async def _next_due(self) -> dict[float, dict[Lease, _Extension]] | None:
         """Wait until a lease is due; return it and those due soon, grouped by lease length.
 
         Return None to stop.
@@ -136,12 +136,13 @@ class Keeper:
                 if self._stopped:
                     return None
                 now = self._clock()
-                first = min((held.due for held in self._held.values()), default=math.inf)
+                first = min((extension.due for extension in self._held.values()), default=math.inf)
                 if first <= now:
-                    soon: dict[float, dict[Lease, _Held]] = {}
-                    for lease, held in self._held.items():
-                        if held.due <= now + held.seconds / 6:
-                            soon.setdefault(held.seconds, {})[lease] = held
+                    soon: dict[float, dict[Lease, _Extension]] = {}
+                    for lease, extension in self._held.items():
+                        if extension.due <= now + extension.seconds / 6:
+                            group = soon.setdefault(extension.seconds, {})
+                            group[lease] = extension
                     return dict(sorted(soon.items()))
                 self._wake_at = first
                 self._changed.clear()
@@ -149,18 +150,18 @@ class Keeper:
                 async with asyncio.timeout(None if first == math.inf else first - now):
                     await self._changed.wait()
 
-    async def _extend(self, group: Mapping[Lease, _Held], seconds: float) -> None:
+    async def _extend(self, group: Mapping[Lease, _Extension], seconds: float) -> None:
         sent_at = self._clock()
         try:
             results = await self._store.extend(list(group), seconds)
         except Exception as error:  # noqa: BLE001 - a dead keeper would lose every lease
             self._outages.failed(error, f"Extending {len(group)} leases")
-            for held in group.values():
-                held.due = self._clock() + seconds / 10
+            for extension in group.values():
+                extension.due = self._clock() + seconds / 10
             return
         self._outages.succeeded()
-        for (lease, held), result in zip(group.items(), results, strict=True):
-            held.due = sent_at + seconds / 3
+        for (lease, extension), result in zip(group.items(), results, strict=True):
+            extension.due = sent_at + seconds / 3
             if result.stale:
                 self.drop(lease)
                 self._on_lost(lease)

@@ -1,9 +1,9 @@
 """Publishes this worker's presence record in the store.
 
 Waits for: its interval. Guarantees: the record holds the worker's queues, tasks and load. While the
-store is available, it is never older than an interval. A store outage costs one warning and does
-not end the loop. Stops: when cancelled, and deletes the record. After a crash, the record expires
-after three intervals.
+store is available, the record is never older than an interval. A store outage costs one warning and
+does not end the loop. Stops: when cancelled, and deletes the record. After a crash, the record
+expires after three intervals.
 """
 
 from __future__ import annotations

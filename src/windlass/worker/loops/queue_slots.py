@@ -1,10 +1,10 @@
-"""Slots of one queue in a worker: claimed jobs, free slots, and how many jobs to prefetch."""
+"""Slots of one queue in a worker: free slots, claimed jobs that wait, and the prefetch."""
 
 from __future__ import annotations
 
 from collections import deque
 
-from windlass.worker.attempt import RunningAttempt
+from windlass.worker.running_attempt import RunningAttempt
 
 PREFETCH_SECONDS = 0.1  # seconds of work to claim ahead
 MAX_PREFETCH = 1000  # jobs per queue

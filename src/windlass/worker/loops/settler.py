@@ -5,7 +5,7 @@ outcomes follow soon. Outcomes that arrive during a write are part of the next. 
 is repeated until the store accepts it or the lease is lost. An invalid transition fails the
 attempt. The workspace of a cancelled attempt is removed before its job is canceled; the workspace
 of a success is removed after the success is stored. Stops: on request, after its last write. After
-a crash, the lease expires, and the search for orphans removes the directories.
+a crash, the lease expires, and the workspace cleaner removes the directories.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from windlass.core.job.row import JobRow, NewJob
 from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.task_spec import Registry
-from windlass.worker.attempt import RunningAttempt, StopReason
 from windlass.worker.context import STORE_RETRY_DELAY
-from windlass.worker.executor import failure_from_error
-from windlass.worker.loops.cleaner import Cleaner
+from windlass.worker.execution.attempt_failure import failure_from_error
 from windlass.worker.loops.outage_log import OutageLog
+from windlass.worker.loops.workspace_cleaner import WorkspaceCleaner
+from windlass.worker.running_attempt import RunningAttempt, StopReason
 
 log = logging.getLogger("windlass.worker")
 BATCH_DELAY = 0.01  # seconds to wait for more outcomes
@@ -58,7 +58,7 @@ class Settler:
         store: Store,
         tasks: Registry,
         codec: Codec,
-        cleaner: Cleaner,
+        cleaner: WorkspaceCleaner,
         on_settled: Callable[[Sequence[RunningAttempt]], None],
     ) -> None:
         self._store = store
@@ -99,9 +99,8 @@ class Settler:
         try:
             if clean:
                 await self._remove_workspace_first(attempt)
-            if (
-                attempt.context is not None
-            ):  # events that a running flush fails to store are included
+            if attempt.context is not None:
+                # Events that a running flush fails to store become part of the settle.
                 await attempt.context.wait_flushed()
         finally:
             self._enqueue(attempt, outcome)
@@ -127,7 +126,7 @@ class Settler:
         task.add_done_callback(self._background.discard)
 
     async def finish(self, timeout: float) -> None:
-        """Wait for background work; the search for orphans does what takes longer."""
+        """Wait for background work. The workspace cleaner removes what is late."""
         self._outages.log_recovery()
         if self._background:
             _, late = await asyncio.wait(self._background, timeout=timeout)
@@ -190,9 +189,8 @@ class Settler:
             self._pending.append(attempt)
             self._has_pending.set()
             return False
-        elif (
-            result.status is Status.BUSY
-        ):  # another transaction holds the row: the other attempts need not wait
+        elif result.status is Status.BUSY:
+            # Another transaction holds the row: the other attempts need not wait.
             self._run_in_background(self._write([attempt]))
             return False
         else:

@@ -1,4 +1,4 @@
-"""Moves jobs that no worker holds: promotes due jobs, rescues expired leases, prunes old jobs.
+"""Maintains jobs that no worker holds: promotes due jobs, rescues expired leases, prunes old jobs.
 
 Waits for: its interval. Guarantees: any number of sweepers may run at once, because each write
 applies only to the state it read. Stops: when cancelled, between two calls. After a crash, the next
@@ -15,8 +15,8 @@ from windlass.core.decisions.outcome import sweep
 from windlass.core.errors import StoreError
 from windlass.core.job.state import State
 from windlass.store import Retention, Store
-from windlass.worker.loops.cleaner import Cleaner
 from windlass.worker.loops.outage_log import OutageLog
+from windlass.worker.loops.workspace_cleaner import WorkspaceCleaner
 
 log = logging.getLogger("windlass.worker")
 BATCH = 500
@@ -25,9 +25,13 @@ PRUNE_EVERY = 60  # sweeps
 
 class Sweeper:
     def __init__(
-        self, store: Store, interval: float, retention: Retention, cleaner: Cleaner | None = None
+        self,
+        store: Store,
+        interval: float,
+        retention: Retention,
+        cleaner: WorkspaceCleaner | None = None,
     ) -> None:
-        self._cleaner = cleaner or Cleaner(store, None)
+        self._cleaner = cleaner or WorkspaceCleaner(store, None)
         self._store = store
         self._interval = interval
         self._retention = retention

@@ -2,7 +2,7 @@
 
 Waits for: the next tick by the store's clock, at most a few seconds, because schedules may be added
 or changed. Guarantees: any number of tickers may run at once, and a tick becomes one job: all of
-them give that job the same id, and none enqueues ticks before the mark, which is read just before.
+them give that job the same id, and none enqueues ticks before the mark, which is read first.
 The mark moves by compare-and-set, after the enqueue. A schedule that this version cannot decode
 delays no other. A schedule whose task is unknown here ticks as usual. Without schedules, the cost
 is one read every few seconds. Stops: when cancelled. After a crash between an enqueue and its mark,
@@ -76,9 +76,8 @@ class Ticker:
         self._schedules = schedules
         self._prepare = prepare
         self._clock = clock
-        self._plans: dict[
-            str, tuple[bytes, _Plan | None]
-        ] = {}  # None: this version cannot decode it
+        # By record key: the encoded schedule, and its plan or None if it cannot be decoded.
+        self._plans: dict[str, tuple[bytes, _Plan | None]] = {}
         self._now: Instant = 0
 
     async def run(self) -> None:

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 from tests.stores.postgres.consistency_checks import contradictions
 from tests.stores.postgres.server import execute
-from tests.worker.factories import eventually
+from tests.worker.event_waits import eventually
 
 from windlass.core.decisions.outcome import Failed, Released, Succeeded, settle
 from windlass.core.ids import uuid7

@@ -13,7 +13,7 @@ from tests.stores.postgres.consistency_checks import contradictions
 from tests.stores.postgres.limits.test_limit_transactions import ENQUEUE, item
 from tests.stores.postgres.server import execute
 from tests.stores.postgres.transactions.test_open_transactions import LOCK, left_open
-from tests.worker.factories import eventually
+from tests.worker.event_waits import eventually
 
 from windlass.core.admission.gates import LIMIT, Limit, LimitSetting
 from windlass.core.records import Put

@@ -13,7 +13,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 from tests.stores.postgres.server import database_url, execute, migrate
-from tests.worker.factories import eventually
+from tests.worker.event_waits import eventually
 
 from windlass.core.errors import InvalidArgumentError, SchemaError, StoreUnavailableError
 from windlass.stores import open_store, public_url

@@ -13,7 +13,8 @@ import asyncpg
 import pytest
 from tests.stores.postgres.consistency_checks import contradictions
 from tests.stores.postgres.server import execute
-from tests.worker.factories import eventually, working
+from tests.worker.event_waits import eventually
+from tests.worker.workers import running_worker
 
 from windlass import Context, Windlass
 from windlass.core.decisions.enqueue import EnqueueStatus
@@ -166,7 +167,7 @@ async def test_a_worker_settles_others_while_one_is_locked(
     async def quick() -> str:
         return "done"
 
-    async with working(app), asyncio.timeout(2 * SOON):
+    async with running_worker(app), asyncio.timeout(2 * SOON):
         left = await forgetful.aenqueue()
         await eventually(lambda: asyncio.sleep(0, connection.is_in_transaction()))
         for _ in range(20):

@@ -19,7 +19,9 @@ from tests.stores.postgres import payment_tasks
 from tests.stores.postgres.server import CLEAN, execute, migrate
 from tests.stores.postgres.transactions.test_enqueue import ASYNC, SYNC
 from tests.stores.postgres.transactions.test_sql_enqueue import IDS, LISTS
-from tests.worker.factories import PATIENCE, events_of, eventually, run_one, work_off, working
+from tests.worker.event_waits import WAIT_TIMEOUT as PATIENCE
+from tests.worker.event_waits import events_of, eventually
+from tests.worker.workers import run_burst, run_to_end, running_worker
 
 from windlass import ConfigurationError, Context, StaleLeaseError, Windlass, fixed
 from windlass.core.codec import JsonCodec
@@ -79,7 +81,7 @@ async def test_a_payment_its_success_log_and_children_commit_together(
         return [1]
 
     job = await pay.aenqueue()
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
 
     assert seen == [([], [None]), ([1], ["succeeded"])]
     assert (row.state, row.percent, await job.aresult()) == (State.SUCCEEDED, 100, [1])
@@ -103,7 +105,7 @@ async def test_after_a_rollback_the_attempt_continues(app: Windlass, postgres_ur
         return "in vain"
 
     job = await pay.aenqueue()
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
 
     assert (row.state, row.attempt, await job.aresult()) == (State.SUCCEEDED, 2, "in vain")
     assert await _payments(postgres_url) == []
@@ -121,7 +123,7 @@ async def test_a_task_on_a_thread_settles_by_its_sync_connection(
         return "paid"
 
     job = await pay.aenqueue()
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
 
     assert (row.state, await job.aresult()) == (State.SUCCEEDED, "paid")
     assert await _payments(postgres_url) == [1]
@@ -132,7 +134,7 @@ async def test_a_task_in_a_child_process_does_too(
     app: Windlass, postgres_url: str, fail: bool
 ) -> None:
     job = await payment_tasks.pay_apart.aenqueue(postgres_url, fail=fail)
-    async with working(app):
+    async with running_worker(app):
         row = (await job.await_end(3 * PATIENCE)).row
 
     assert (row.state, row.attempt, await job.aresult()) == (State.SUCCEEDED, 1 + fail, "paid")
@@ -155,11 +157,11 @@ async def test_a_worker_killed_around_the_commit_pays_once(
     committed = moment == "after the commit"
     assert await _payments(postgres_url) == ([1] if committed else [])
     assert (await job.arefresh()).state is (State.SUCCEEDED if committed else State.RUNNING)
-    async with working(app):
+    async with running_worker(app):
         row = (await job.await_end(3 * PATIENCE)).row
     assert (row.state, await job.aresult()) == (State.SUCCEEDED, "paid")
     assert await _payments(postgres_url) == [row.attempt] == [1 if committed else 2]
-    await work_off(app)
+    await run_burst(app)
     assert await _states(postgres_url, payment_tasks.receipt.name) == ["succeeded"]
 
 
@@ -183,7 +185,7 @@ async def test_a_task_that_continues_after_its_commit_is_not_rescued(
         ended.append("well")
         return "paid"
 
-    async with working(app) as worker:
+    async with running_worker(app) as worker:
         job = await pay.aenqueue()
         await eventually(lambda: asyncio.sleep(0, bool(worker.settled)))
 
@@ -355,7 +357,7 @@ async def test_on_other_stores_the_error_names_postgresql() -> None:
             await ctx.asettle_within(psycopg.Connection.__new__(psycopg.Connection))
 
     job = await pay.aenqueue()
-    assert (await run_one(app, job)).state is State.SUCCEEDED
+    assert (await run_to_end(app, job)).state is State.SUCCEEDED
     await app.aclose()
 
 

@@ -1,7 +1,7 @@
-"""One child process: started in its own session and ended with all its descendants.
+"""A child process: started in its own session and ended with all its descendants.
 
-Its process group never outlives it: when the child ends for any reason, the rest of the group is
-killed before the child is reaped. Until then the group id cannot be reused.
+The process group never outlives the child: when the child ends for any reason, the rest of the
+group is killed before the child is reaped. Until then the group id cannot be reused.
 """
 
 from __future__ import annotations

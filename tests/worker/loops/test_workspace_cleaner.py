@@ -1,4 +1,4 @@
-"""Workspaces: there while a job may need them, gone when it cannot."""
+"""Workspaces are kept while a job may need them, and removed afterwards."""
 
 from __future__ import annotations
 
@@ -10,16 +10,9 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.worker.factories import (
-    PATIENCE,
-    Spy,
-    events_of,
-    run_one,
-    running,
-    until,
-    work_off,
-    working,
-)
+from tests.worker.event_waits import WAIT_TIMEOUT, events_of, is_running, wait_for_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import run_burst, run_to_end, running_worker
 
 from windlass import Cancel, Context, Job, Snooze, State, Windlass, fixed
 from windlass.core.decisions.transition import ApplyResult, CancelRequest, Transition
@@ -32,8 +25,8 @@ from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.job_histories import finished
 from windlass.testing.factories import enqueue_one
-from windlass.worker.loops.cleaner import Cleaner
 from windlass.worker.loops.sweeper import Sweeper
+from windlass.worker.loops.workspace_cleaner import WorkspaceCleaner
 from windlass.workspace import WorkspaceKind, Workspaces
 
 HOUR = 3600.0
@@ -51,23 +44,23 @@ async def app(data: Path) -> AsyncIterator[Windlass]:
     await app.aclose()
 
 
-def places(data: Path) -> list[str]:
-    return sorted(str(place.relative_to(data).parent) for place in data.glob("*/*"))
+def workspace_kinds(data: Path) -> list[str]:
+    return sorted(str(directory.relative_to(data).parent) for directory in data.glob("*/*"))
 
 
-def age(data: Path, hours: float) -> None:
+def set_age(data: Path, hours: float) -> None:
     """Set the modification time of every workspace to this long ago."""
     then = time.time() - hours * HOUR
-    for place in data.glob("*/*"):
-        os.utime(place, (then, then))
+    for directory in data.glob("*/*"):
+        os.utime(directory, (then, then))
 
 
-def fill(ctx: Context) -> None:
+def write_files(ctx: Context) -> None:
     (ctx.workspace / "part").write_text("half")
     (ctx.proxy / "small").write_text("film")
 
 
-# -- the end of a job
+# -- end of a job
 
 
 async def test_a_workspace_is_kept_between_attempts_and_removed_with_the_success(
@@ -76,125 +69,123 @@ async def test_a_workspace_is_kept_between_attempts_and_removed_with_the_success
     @app.task(max_retries=1, backoff=fixed(0))
     def task(ctx: Context) -> str:
         if ctx.attempt == 1:
-            fill(ctx)
+            write_files(ctx)
             raise Snooze(0)
         if ctx.attempt == 2:
-            raise OSError("again")
+            raise OSError("retry")
         return (Path(data, "temp", str(ctx.job.id)) / "part").read_text()
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult() == "half"
-    assert places(data) == []
+    assert workspace_kinds(data) == []
 
 
 async def test_a_workspace_stays_until_the_success_is_stored(app: Windlass, data: Path) -> None:
-    """If the worker dies before that, the next attempt needs what is there."""
+    """If the worker dies before that, the next attempt needs the files."""
     seen: list[list[str]] = []
 
-    class Watching(Spy):
+    class RecordingApply(SpyStore):
         async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
             if any(transition.trigger is Trigger.SUCCEED for transition in transitions):
-                seen.append(places(data))
+                seen.append(workspace_kinds(data))
             return await super().apply(transitions)
 
     @app.task
     async def task(ctx: Context) -> None:
-        fill(ctx)
+        write_files(ctx)
 
     await task.aenqueue()
-    await work_off(app, Watching(app.client().store.twin(), lambda _: None))
+    await run_burst(app, RecordingApply(app.client().store.twin()))
     assert seen == [["proxy", "temp"]]
-    assert places(data) == []
+    assert workspace_kinds(data) == []
 
 
-async def test_a_workspace_is_kept_after_failure_and_is_the_resumed_jobs_own(
+async def test_the_workspace_of_a_failed_job_is_kept_for_its_retry(
     app: Windlass, data: Path
 ) -> None:
     @app.task(max_retries=0)
     async def task(ctx: Context) -> str:
         if ctx.job.retry_of is None:
-            fill(ctx)
+            write_files(ctx)
             raise OSError("no")
         return (ctx.workspace / "part").read_text()
 
     job = await task.aenqueue()
-    await work_off(app)
-    assert places(data) == ["proxy", "temp"]
-    again = await job.aretry()
-    await work_off(app)
-    assert await again.aresult() == "half"
-    assert places(data) == []
+    await run_burst(app)
+    assert workspace_kinds(data) == ["proxy", "temp"]
+    retry = await job.aretry()
+    await run_burst(app)
+    assert await retry.aresult() == "half"
+    assert workspace_kinds(data) == []
 
 
-async def test_a_retry_that_succeeds_removes_what_the_first_job_left(
+async def test_a_successful_retry_removes_the_workspace_of_the_first_job(
     app: Windlass, data: Path
 ) -> None:
     @app.task(max_retries=0)
     async def task(ctx: Context) -> None:
         if ctx.job.retry_of is None:
-            fill(ctx)
+            write_files(ctx)
             raise OSError("no")
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     await job.aretry()
-    await work_off(app)
-    assert places(data) == []
+    await run_burst(app)
+    assert workspace_kinds(data) == []
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["the task's own", "from outside"])
-async def test_a_canceled_job_is_cleaned_before_it_is_canceled(
-    app: Windlass, data: Path, own: bool
+@pytest.mark.parametrize("by_task", [True, False], ids=["by the task", "from outside"])
+async def test_a_workspace_is_removed_before_the_cancel_is_stored(
+    app: Windlass, data: Path, by_task: bool
 ) -> None:
     @app.task
     async def task(ctx: Context) -> None:
-        fill(ctx)
-        if own:
+        write_files(ctx)
+        if by_task:
             raise Cancel("enough")
         await asyncio.Event().wait()
 
     job = await task.aenqueue()
-    async with working(app, cancel_poll_interval=0.01):
+    async with running_worker(app, cancel_poll_interval=0.01):
         async for event in job.aevents():
-            if running(event) and not own:
+            if is_running(event) and not by_task:
                 await job.acancel()
             if event.final:
-                assert places(data) == []
+                assert workspace_kinds(data) == []
     assert (await job.arefresh()).state is State.CANCELED
 
 
-async def test_what_cannot_be_removed_is_a_warning_and_no_failure(
+async def test_a_failed_removal_is_a_warning_and_no_failure(
     app: Windlass, data: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task
     async def task(ctx: Context, cancel: bool) -> None:
-        fill(ctx)
+        write_files(ctx)
         (data / "temp").rename(data / f"elsewhere-{ctx.job.id}")
         (data / "temp").symlink_to(data / f"elsewhere-{ctx.job.id}")
         if cancel:
             raise Cancel("enough")
 
     job = await task.aenqueue(cancel=True)
-    assert (await run_one(app, job)).state is State.CANCELED
+    assert (await run_to_end(app, job)).state is State.CANCELED
     [warning] = await events_of(job, EventType.WARNING)
     assert "was not removed" in warning.data["message"]
     (data / "temp").unlink()
     with caplog.at_level(logging.WARNING, "windlass.worker"):
         succeeded = await task.aenqueue(cancel=False)
-        await work_off(app)  # it ends when the attempt is over, with what comes after the settle
+        await run_burst(app)  # ends after the settle and the work that follows it
     assert (await succeeded.arefresh()).state is State.SUCCEEDED
     assert f"the workspace of job {succeeded.id} was not removed" in caplog.text
 
 
-async def test_a_job_that_touches_no_workspace_makes_no_directory(
-    app: Windlass, data: Path
-) -> None:
+async def test_a_job_that_uses_no_workspace_creates_no_directory(app: Windlass, data: Path) -> None:
     @app.task
     async def task(ctx: Context) -> None: ...
 
     await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert not list(data.parent.iterdir())
 
 
@@ -202,54 +193,56 @@ async def test_a_job_that_touches_no_workspace_makes_no_directory(
 
 
 async def job_with_files(app: Windlass, data: Path) -> Job[None]:
-    """A job that waits for its next attempt, with both its directories."""
+    """Return a job that waits for its next attempt, with both kinds of workspace."""
 
     @app.task(name="waits")
     async def waits(ctx: Context) -> None:
-        fill(ctx)
+        write_files(ctx)
         raise Snooze(HOUR)
 
     job = await waits.aenqueue()
-    async with working(app):
-        await until(job, lambda event: event.data["status"] == "retrying")
-    assert places(data) == ["proxy", "temp"]
+    async with running_worker(app):
+        await wait_for_event(job, lambda event: event.data["status"] == "retrying")
+    assert workspace_kinds(data) == ["proxy", "temp"]
     return job
 
 
-async def test_old_orphans_are_removed_each_at_its_own_age(app: Windlass, data: Path) -> None:
+async def test_orphans_are_removed_at_the_age_limit_of_their_kind(
+    app: Windlass, data: Path
+) -> None:
     job = await job_with_files(app, data)
     await job.acancel()
     await app.client().store.delete([job.id])
-    cleaner = Cleaner(app.client().store, Workspaces(data))
-    age(data, 23)
-    assert (await cleaner.remove_orphans(), places(data)) == (0, ["proxy", "temp"])
-    age(data, 25)
-    assert (await cleaner.remove_orphans(), places(data)) == (1, ["proxy"])
-    age(data, 49)
-    assert (await cleaner.remove_orphans(), places(data)) == (1, [])
+    cleaner = WorkspaceCleaner(app.client().store, Workspaces(data))
+    set_age(data, 23)
+    assert (await cleaner.remove_orphans(), workspace_kinds(data)) == (0, ["proxy", "temp"])
+    set_age(data, 25)
+    assert (await cleaner.remove_orphans(), workspace_kinds(data)) == (1, ["proxy"])
+    set_age(data, 49)
+    assert (await cleaner.remove_orphans(), workspace_kinds(data)) == (1, [])
 
 
 async def test_the_workspace_of_a_job_canceled_between_attempts_is_removed_at_the_next_search(
     app: Windlass, data: Path
 ) -> None:
     job = await job_with_files(app, data)
-    cleaner = Cleaner(app.client().store, Workspaces(data))
+    cleaner = WorkspaceCleaner(app.client().store, Workspaces(data))
     assert await cleaner.remove_orphans() == 0
     await job.acancel()
-    again = await job.aretry()
-    assert await cleaner.remove_orphans() == 0  # its retry goes on with what is there
-    await again.acancel()
-    assert (await cleaner.remove_orphans(), places(data)) == (2, [])
+    retry = await job.aretry()
+    assert await cleaner.remove_orphans() == 0  # its retry uses the same workspace
+    await retry.acancel()
+    assert (await cleaner.remove_orphans(), workspace_kinds(data)) == (2, [])
 
 
 async def test_the_workspace_of_an_active_job_is_never_an_orphan(app: Windlass, data: Path) -> None:
     await job_with_files(app, data)
-    age(data, 1000)
-    assert await Cleaner(app.client().store, Workspaces(data)).remove_orphans() == 0
-    assert places(data) == ["proxy", "temp"]
+    set_age(data, 1000)
+    assert await WorkspaceCleaner(app.client().store, Workspaces(data)).remove_orphans() == 0
+    assert workspace_kinds(data) == ["proxy", "temp"]
 
 
-async def test_a_retry_under_way_keeps_the_workspace_of_the_first_job(
+async def test_an_active_retry_keeps_the_workspace_of_the_first_job(
     app: Windlass, data: Path
 ) -> None:
     job = await job_with_files(app, data)
@@ -258,29 +251,27 @@ async def test_a_retry_under_way_keeps_the_workspace_of_the_first_job(
     first = await job.aretry()
     await first.acancel()
     second = await first.aretry()
-    cleaner = Cleaner(store, Workspaces(data))
-    age(data, 1000)
+    cleaner = WorkspaceCleaner(store, Workspaces(data))
+    set_age(data, 1000)
     assert await cleaner.remove_orphans() == 0
-    await store.delete([job.id])  # and when the first job is gone, too
+    await store.delete([job.id])  # also when the first job is deleted
     assert await cleaner.remove_orphans() == 0
     await second.acancel()
     assert await cleaner.remove_orphans() == 2
 
 
-async def test_a_worker_removes_the_orphans_of_jobs_that_are_gone(
-    app: Windlass, data: Path
-) -> None:
+async def test_a_worker_removes_orphans_of_deleted_jobs(app: Windlass, data: Path) -> None:
     Workspaces(data).path(WorkspaceKind.TEMP, uuid7())
-    age(data, 25)
+    set_age(data, 25)
     (data / "temp" / "not-ours").mkdir()
-    async with working(app):
+    async with running_worker(app):
         async with asyncio.timeout(20):
-            while len(places(data)) > 1:  # noqa: ASYNC110 - no event for a directory
+            while len(workspace_kinds(data)) > 1:  # noqa: ASYNC110 - no event for a directory
                 await asyncio.sleep(0.01)
-    assert [place.name for place in (data / "temp").iterdir()] == ["not-ours"]
+    assert [directory.name for directory in (data / "temp").iterdir()] == ["not-ours"]
 
 
-async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_the_one_that_rescues_it(
+async def test_a_rescue_cleans_up_a_canceled_job_of_a_dead_worker(
     data: Path,
 ) -> None:
     clock = VirtualClock()
@@ -297,15 +288,15 @@ async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_the_one_that_rescue
     Workspaces(data).path(WorkspaceKind.TEMP, row.lineage)
     await job.acancel()
     clock.advance(31)
-    cleaner = Cleaner(store, Workspaces(data))
+    cleaner = WorkspaceCleaner(store, Workspaces(data))
     assert await Sweeper(store, 1, Retention(), cleaner).once() == 1
     assert (await job.arefresh()).state is State.CANCELED
-    await cleaner.remove_next(PATIENCE)
-    assert places(data) == []
+    await cleaner.remove_next(WAIT_TIMEOUT)
+    assert workspace_kinds(data) == []
     await app.aclose()
 
 
-async def test_an_active_retry_keeps_the_workspace_though_the_jobs_between_are_gone(
+async def test_an_active_retry_keeps_the_workspace_after_other_retries_are_deleted(
     tmp_path: Path,
 ) -> None:
     store = MemoryStore()
@@ -313,13 +304,13 @@ async def test_an_active_retry_keeps_the_workspace_though_the_jobs_between_are_g
     second = await finished(store, retry_of=first.id)
     third = await enqueue_one(store, retry_of=second.id)
     await store.delete([second.id])
-    spaces = Workspaces(tmp_path / "data")
-    place = spaces.path(WorkspaceKind.TEMP, first.id)
-    os.utime(place, (0, 0))
+    workspaces = Workspaces(tmp_path / "data")
+    directory = workspaces.path(WorkspaceKind.TEMP, first.id)
+    os.utime(directory, (0, 0))
 
-    assert await Cleaner(store, spaces).remove_orphans() == 0
-    assert place.exists()
+    assert await WorkspaceCleaner(store, workspaces).remove_orphans() == 0
+    assert directory.exists()
 
     await store.cancel([CancelRequest(job_id=third.id)])
-    assert await Cleaner(store, spaces).remove_orphans() == 1
-    assert not place.exists()
+    assert await WorkspaceCleaner(store, workspaces).remove_orphans() == 1
+    assert not directory.exists()

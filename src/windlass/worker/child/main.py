@@ -1,9 +1,9 @@
 """Main program of a child process that runs tasks, one at a time, for its worker.
 
-It receives a job, runs it (a sync task in the main thread, an async task on its own event loop) and
-sends the outcome. It stops on request of the worker: a sync task gets `StopRequested`, an async
-task is cancelled, and the lifespan is left. A crash needs no handling here: the worker sees the
-process end, and has all messages sent before.
+It receives a job and runs it: a sync task in the main thread, an async task on its own event loop.
+Then it sends the outcome. It stops on request of the worker: a sync task gets `StopRequested`, an
+async task is cancelled, and the lifespan is left. A crash needs no handling here: the worker
+detects the end of the process and has all earlier messages.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from windlass.core.errors import ConfigurationError
 from windlass.core.job.row import JobRow, NewJob
 from windlass.process.channel import Message
 from windlass.process.import_path import ImportPath, resolve
-from windlass.process.parent import ParentLink, StopRequested
+from windlass.process.parent_link import ParentLink, StopRequested
 from windlass.stores import public_url
 from windlass.task_spec import TaskOptions, TaskSpec, encode_result, source_location
-from windlass.worker.batch.task import Batch, BatchSpec, Item
-from windlass.worker.child import messages
+from windlass.worker.app_hooks import AppHooks
+from windlass.worker.batch.batch import Batch, Item
+from windlass.worker.batch.batch_spec import BatchSpec
+from windlass.worker.child import job_json
 from windlass.worker.child.context import ChildContext
-from windlass.worker.error_info import ErrorInfo, encode_ending
-from windlass.worker.hooks import AppHooks, Lifespan
+from windlass.worker.child.ending import encode_ending
+from windlass.worker.execution.error_info import ErrorInfo
+from windlass.worker.lifespan import Lifespan
 
 
 def main(end: socket) -> None:
@@ -59,7 +62,7 @@ class _Child:
             self._lifespan.leave()
 
     def _run_attempt(self, work: Message) -> Message:
-        job = messages.from_json(JobRow, work["job"])
+        job = job_json.from_json(JobRow, work["job"])
         try:
             spec, app = _load(work)
             context = ChildContext(
@@ -94,12 +97,12 @@ class _Child:
             self._call(spec, lambda: spec.function(Batch([item])))
             value = item.outcome()
         else:
-            given = (context,) if spec.signature.takes_context else ()
+            leading = (context,) if spec.signature.takes_context else ()
             arguments = spec.signature.restore(stored)
-            value = self._call(spec, lambda: spec.function(*given, **arguments))
+            value = self._call(spec, lambda: spec.function(*leading, **arguments))
         result = spec.signature.result(value)
         encode_result(result, JsonCodec())  # raises here if it cannot be stored
-        children = [messages.to_json(new) for new in context.children]
+        children = [job_json.to_json(new) for new in context.children]
         return {"type": "end", "result": result, "children": children}
 
     def _call(self, spec: TaskSpec, call: Callable[[], Any]) -> Any:

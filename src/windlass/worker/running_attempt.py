@@ -1,4 +1,4 @@
-"""One attempt in a worker, from its claim until its outcome is stored."""
+"""One attempt in a worker, from its claim until its outcome is stored, and its stop reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windlass.core.job.row import JobRow
 from windlass.worker.context import Context
 
 if TYPE_CHECKING:
-    from windlass.worker.batch.collector import BatchCall
+    from windlass.worker.batch.batch_call import BatchCall
 
 
 class StopReason(StrEnum):
@@ -24,7 +24,7 @@ class StopReason(StrEnum):
 
 
 class RunningAttempt:
-    """`task` and `context` are set when it starts, `transition` when it has ended."""
+    """`task` and `context` are set at the start, `transition` at the end of the attempt."""
 
     __slots__ = (
         "batch_call", "claimed_at", "context", "job", "lease", "lease_check", "refused", "started",
@@ -41,7 +41,7 @@ class RunningAttempt:
         self.stop_reason: StopReason | None = None
         self.lease_check: asyncio.Task[None] | None = None  # reads whether the lease is lost
         self.started = False  # a task cancelled before its first step would never finish
-        self.transition: Transition | None = None  # its outcome, not yet stored
+        self.transition: Transition | None = None  # the outcome, not stored yet
         self.refused = False  # the store refused the task's own transition
 
     @property
@@ -49,7 +49,7 @@ class RunningAttempt:
         return self.stop_reason is StopReason.LOST
 
     def request_stop(self, reason: StopReason) -> None:
-        """Cancel its task, once per reason: the task may have swallowed an earlier cancel.
+        """Cancel the asyncio task, once per reason: it may have swallowed an earlier cancel.
 
         The first reason stays, except that a lost lease replaces any other.
         """

@@ -1,10 +1,10 @@
 """Removes workspaces whose jobs no longer need them.
 
-Waits for: jobs that a sweep has canceled. At each interval, searches for orphans: directories of
-jobs canceled between two attempts, and old ones that no job needs. Guarantees: the workspace of an
-active job stays; that of a failed job stays until it is old. A failed deletion is a warning and
-never fails a job. Deletions run apart from rescues, however long they take. Stops: when cancelled.
-A crash leaves directories behind for the next search of any worker on this host.
+Waits for: jobs that a sweep has canceled. At each interval, searches for orphans: workspaces of
+jobs canceled between two attempts, and old workspaces that no job needs. Guarantees: the workspace
+of an active job stays; the workspace of a failed job stays until it is old. A failed deletion is a
+warning and never fails a job. Deletions never delay rescues, however long they take. Stops: when
+cancelled. A crash leaves directories behind for the next search of any worker on this host.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BATCH = 500
 _FINISHED = frozenset({State.SUCCEEDED, State.CANCELED})
 
 
-class Cleaner:
+class WorkspaceCleaner:
     def __init__(self, store: Store, workspaces: Workspaces | None) -> None:
         self._store = store
         self._workspaces = workspaces
@@ -52,7 +52,7 @@ class Cleaner:
                 log.exception("Cleaning up workspaces failed; retrying")
 
     def enqueue(self, job: JobRow) -> None:
-        """Clean up for a worker that died. On another host, the search for orphans does it."""
+        """Queue the job of a dead worker. If that was another host, its orphan search cleans up."""
         self._queue.put_nowait(job)
 
     async def remove_next(self, timeout: float) -> None:
@@ -79,7 +79,11 @@ class Cleaner:
             return 0
         found = await asyncio.to_thread(self._workspaces.list, time.time())
         self._failed &= {workspace.lineage for workspace in found}
-        candidates = [one for one in found if one.old or one.lineage not in self._failed]
+        candidates = [
+            workspace
+            for workspace in found
+            if workspace.old or workspace.lineage not in self._failed
+        ]
         removed = 0
         for start in range(0, len(candidates), BATCH):
             removed += await self._remove_batch(self._workspaces, candidates[start : start + BATCH])

@@ -1,4 +1,4 @@
-"""Tasks that child processes can find, some of which kill the process they run in."""
+"""Tasks that child processes can import; some kill their process or block its interpreter."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ tasks = Tasks()
 
 @tasks.task(executor="process")
 def count(ctx: Context, number: int) -> tuple[int, int]:
-    for n in range(1, number + 1):
-        ctx.log(f"counted {n}")
+    for line in range(1, number + 1):
+        ctx.log(f"counted {line}")
     return os.getpid(), number
 
 
@@ -32,23 +32,23 @@ def die(how: str) -> None:
 
 
 @tasks.task(executor="process", timeout=0.5, max_retries=0)
-def hang() -> None:
-    stuck()
+def time_out() -> None:
+    block_interpreter()
 
 
 @tasks.task(executor="process")
-def stuck() -> None:
-    ctypes.PyDLL(None).sleep(600)  # holds the interpreter all the while
+def block_interpreter() -> None:
+    ctypes.PyDLL(None).sleep(600)  # holds the interpreter's lock
 
 
 @tasks.task
-async def where() -> int:
+async def get_pid() -> int:
     await asyncio.sleep(0)
     return os.getpid()
 
 
 @tasks.task
-async def where_by_context(ctx: Context) -> int:
+async def get_pid_with_state(ctx: Context) -> int:
     assert ctx.state == "state"
     return os.getpid()
 
@@ -59,15 +59,15 @@ async def kill_my_process() -> None:
 
 
 @asynccontextmanager
-async def fresh(place: Path) -> AsyncIterator[Windlass]:
-    app = Windlass(f"sqlite:///{place}/jobs.db?durability=off", data=place / "data")
+async def make_app(directory: Path) -> AsyncIterator[Windlass]:
+    app = Windlass(f"sqlite:///{directory}/jobs.db?durability=off", data=directory / "data")
     app.include(tasks)
     yield app
     await app.aclose()
 
 
 def descendants(pid: int) -> set[int]:
-    """Every process below this one; on Linux."""
+    """Return all descendants of a process, on Linux."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -77,6 +77,6 @@ def descendants(pid: int) -> set[int]:
                 continue
             parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
     found: set[int] = set()
-    while more := {child for child, parent in parents.items() if parent in {pid, *found}} - found:
-        found |= more
+    while new := {child for child, parent in parents.items() if parent in {pid, *found}} - found:
+        found |= new
     return found

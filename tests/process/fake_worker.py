@@ -1,4 +1,4 @@
-"""A stand-in for a worker, run as a script: starts a child, prints pids, waits to be killed.
+"""A fake worker, run as a script: starts a child, prints pids, waits to be killed.
 
 Arguments: the command that the child runs meanwhile, and a file for it.
 """
@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from tests.process.process_table import wait_for
+from tests.process.process_table import wait_for_file
 
 from windlass.process import ChildPool
 
@@ -22,7 +22,7 @@ async def main(command: str, mark: str) -> None:
         grandchild = (await process.channel.receive())["result"]
         process.channel.send({"do": command, "with": mark})
         if command == "hold":
-            await asyncio.to_thread(wait_for, Path(mark))
+            await asyncio.to_thread(wait_for_file, Path(mark))
         else:
             await process.channel.receive()
         print(json.dumps([process.pid, grandchild, pool.groups.warden]), flush=True)  # noqa: T201

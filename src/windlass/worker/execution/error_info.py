@@ -1,7 +1,7 @@
 """Errors of attempts, in a form that crosses process boundaries.
 
-A child process has the error's class and the task's error lists; the worker may not. The child
-classifies the error (`ErrorInfo.from_error`), and the worker raises a `RemoteError` with it.
+A child process knows the error's class and the task's error lists; the worker may not know them.
+The child classifies the error (`ErrorInfo.from_error`), and the worker raises a `RemoteError`.
 """
 
 from __future__ import annotations
@@ -12,18 +12,14 @@ import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
-from windlass.core.errors import Cancel, RetryAfter, Snooze, TerminalError, WindlassError
-from windlass.core.job.row import NewJob
+from windlass.core.errors import RetryAfter, TerminalError, WindlassError
 from windlass.core.sizes import KIB, MAX_NAME, MAX_TRACEBACK
 from windlass.task_spec import TaskOptions
-from windlass.worker.child import messages
 from windlass.worker.event_buffer import storable_text
-from windlass.worker.suspension import Suspend, find_suspension
 
-MAX_MESSAGE = 4 * KIB
-PACKAGE_DIR = str(Path(__file__).parents[1]) + os.sep
+MAX_ERROR_MESSAGE = 4 * KIB
+PACKAGE_DIR = str(Path(__file__).parents[2]) + os.sep
 STDLIB_DIR = sysconfig.get_path("stdlib") + os.sep
 
 
@@ -81,7 +77,7 @@ def error_message(error: BaseException) -> str:
         message = str(error)
     except Exception:  # noqa: BLE001 - a broken __str__ must not hide the error
         message = ""
-    return storable_text(message or type(error).__name__, MAX_MESSAGE)
+    return storable_text(message or type(error).__name__, MAX_ERROR_MESSAGE)
 
 
 def format_traceback(error: BaseException) -> str:
@@ -111,34 +107,3 @@ def _is_user_file(file: str) -> bool:
     if file.startswith((PACKAGE_DIR, "<frozen ")):
         return False
     return not file.startswith(STDLIB_DIR) or "-packages" in file
-
-
-def encode_ending(error: BaseException) -> dict[str, Any] | None:
-    """Encode Suspend, Snooze and Cancel, which end an attempt without an error; else None."""
-    suspend = find_suspension(error)
-    if suspend is not None:
-        return {
-            "suspend": [str(job_id) for job_id in suspend.awaits],
-            "children": [messages.to_json(new) for new in suspend.children],
-            "timeout": suspend.timeout,
-            "signals": suspend.signals,
-        }
-    match error:
-        case Snooze(delay=delay):
-            return {"snooze": delay, "message": error_message(error)}
-        case Cancel(reason=reason):
-            return {"cancel": storable_text(reason, MAX_MESSAGE)}
-    return None
-
-
-def decode_ending(message: dict[str, Any]) -> Snooze | Cancel | Suspend:
-    if "suspend" in message:
-        return Suspend(
-            awaits=[UUID(job_id) for job_id in message["suspend"]],
-            children=[messages.from_json(NewJob, new) for new in message["children"]],
-            timeout=message["timeout"],
-            signals=message["signals"],
-        )
-    if "snooze" in message:
-        return Snooze(message["snooze"], message["message"])
-    return Cancel(message["cancel"])

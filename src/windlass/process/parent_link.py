@@ -24,7 +24,7 @@ from windlass.process.channel import Message, MessageChannel
 
 
 class StopRequested(BaseException):
-    """The parent asks this process to end. Raised in the main thread, so that `finally` runs."""
+    """The parent requests a stop. Raised in the main thread, so that `finally` runs."""
 
 
 def _raise_stop() -> None:
@@ -57,7 +57,7 @@ class ParentLink:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def check_stop(self) -> None:
-        """Raise StopRequested if the parent has asked this process to end."""
+        """Raise StopRequested if the parent has sent a stop message."""
         if self._stop_requested.is_set():
             raise StopRequested
 

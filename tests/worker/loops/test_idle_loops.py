@@ -1,4 +1,4 @@
-"""A worker that has nothing to do does next to nothing."""
+"""Loops of a worker do nothing while no attempt runs."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.worker.factories import PATIENCE, eventually, working
+from tests.worker.event_waits import WAIT_TIMEOUT, eventually
+from tests.worker.workers import running_worker
 
 from windlass import Windlass
 from windlass.core.job.lease import Lease
 from windlass.stores.memory import MemoryStore
-from windlass.worker.attempt import RunningAttempt
 from windlass.worker.loops import event_writer
 from windlass.worker.loops.cancel_watcher import CancelWatcher
 from windlass.worker.loops.event_writer import EventWriter
+from windlass.worker.running_attempt import RunningAttempt
 
-TURNS = 50  # of the event loop
+TURNS = 50  # iterations of the event loop
 
 
 @pytest.fixture
@@ -27,46 +28,46 @@ async def app() -> AsyncIterator[Windlass]:
 
 
 async def test_the_cancel_watcher_reads_only_while_attempts_run() -> None:
-    busy, looked = asyncio.Event(), asyncio.Event()
+    busy, checked = asyncio.Event(), asyncio.Event()
 
     def running() -> list[Lease]:
-        looked.set()
+        checked.set()
         return []
 
-    follower = CancelWatcher(MemoryStore(), 0.0, running=running, on_cancel=print, busy=busy)
-    await _looks_while(busy, looked, asyncio.create_task(follower.run()))
+    watcher = CancelWatcher(MemoryStore(), 0.0, running=running, on_cancel=print, busy=busy)
+    await _assert_checks_while_busy(busy, checked, asyncio.create_task(watcher.run()))
 
 
 async def test_the_event_writer_runs_only_while_attempts_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(event_writer, "TICK", 0.0)
-    busy, looked = asyncio.Event(), asyncio.Event()
+    busy, checked = asyncio.Event(), asyncio.Event()
 
     def attempts() -> list[RunningAttempt]:
-        looked.set()
+        checked.set()
         return []
 
-    await _looks_while(
-        busy, looked, asyncio.create_task(EventWriter(attempts, on_lost=print, busy=busy).run())
+    await _assert_checks_while_busy(
+        busy, checked, asyncio.create_task(EventWriter(attempts, on_lost=print, busy=busy).run())
     )
 
 
-async def _looks_while(
-    busy: asyncio.Event, looked: asyncio.Event, loop: asyncio.Task[None]
+async def _assert_checks_while_busy(
+    busy: asyncio.Event, checked: asyncio.Event, loop: asyncio.Task[None]
 ) -> None:
-    for there_are in (False, True, False):
-        (busy.set if there_are else busy.clear)()
-        await _turns()  # running calls may end
-        looked.clear()
-        await _turns()
-        assert looked.is_set() == there_are
+    for has_attempts in (False, True, False):
+        (busy.set if has_attempts else busy.clear)()
+        await _run_event_loop()  # running calls may end
+        checked.clear()
+        await _run_event_loop()
+        assert checked.is_set() == has_attempts
     loop.cancel()
     with pytest.raises(asyncio.CancelledError):
         await loop
 
 
-async def _turns() -> None:
+async def _run_event_loop() -> None:
     for _ in range(TURNS):
         await asyncio.sleep(0)
 
@@ -76,11 +77,11 @@ async def test_a_worker_is_busy_from_a_claim_to_the_last_settle(app: Windlass) -
     async def task() -> bool:
         return worker._busy.is_set()
 
-    async with working(app) as worker:
-        await _turns()
+    async with running_worker(app) as worker:
+        await _run_event_loop()
         assert not worker._busy.is_set()
         job = await task.aenqueue()
-        assert await job.aresult(PATIENCE)
+        assert await job.aresult(WAIT_TIMEOUT)
 
         async def idle() -> bool:
             return not worker._busy.is_set()

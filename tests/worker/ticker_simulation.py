@@ -1,17 +1,17 @@
-"""A simulated month of schedules: eight tickers, restarts, lost answers, clocks that jump.
+"""Simulation of a month of schedules: eight tickers, restarts, lost responses, clock changes.
 
-Jobs are run as soon as they are there, and deleted after a day: so a tick that is enqueued a second
-time shows, for its job's id is free again by then.
+Jobs run as soon as they are queued, and are deleted after a day. Then their ids are free again, so
+that a tick that is enqueued twice runs twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections import Counter
 from collections.abc import Sequence
 from itertools import takewhile
+from random import Random
 from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant
@@ -47,21 +47,21 @@ def schedules(missed: str) -> list[Schedule]:
     ]
 
 
-class Frozen(FaultyStore):
-    """On a bad line; and at times its process was frozen between a read of the marks and now."""
+class FrozenProcess(FaultyStore):
+    """An unreliable store; at times its process freezes between a read of the marks and its use."""
 
     frozen_for = 0.0
-    chance: random.Random
-    first: dict[str, Entry | None]
+    random: Random
+    first_marks: dict[str, Entry | None]
 
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
         found = await super().get_records(kind, keys)
-        if kind != MARK or self.chance.random() > 0.05:
+        if kind != MARK or self.random.random() > 0.05:
             return found
         for key, entry in zip(keys, found, strict=True):
-            self.first.setdefault(key, entry)
+            self.first_marks.setdefault(key, entry)
         self.frozen_for += 2 * module.MARK_MAX_AGE
-        return [self.first[key] for key in keys]
+        return [self.first_marks[key] for key in keys]
 
 
 class Month:
@@ -70,69 +70,69 @@ class Month:
     def __init__(self, store: Store, clock: VirtualClock, seed: int, *, outages: bool) -> None:
         self._store = store
         self._clock = clock
-        self._chance = random.Random(seed)
+        self._random = Random(seed)
         self._outages = outages
         self.ran: Counter[tuple[str, str]] = Counter()
         self.restarts = 0
         self._handles = [store.twin() for _ in range(TICKERS)]
         self._tickers = [self._ticker(handle) for handle in self._handles]
-        self._done: list[tuple[Instant, UUID]] = []
+        self._finished: list[tuple[Instant, UUID]] = []
 
     def _ticker(self, handle: Store) -> Ticker:
-        line = Frozen(
-            handle, self._chance.random, lose=0.08, repeat=0.08, delay=True,
+        store = FrozenProcess(
+            handle, self._random.random, lose=0.08, repeat=0.08, delay=True,
             raise_lost=True,
         )  # fmt: skip
-        line.chance, line.first = self._chance, {}
-        return Ticker(line, clock=lambda: line.frozen_for)
+        store.random, store.first_marks = self._random, {}
+        return Ticker(store, clock=lambda: store.frozen_for)
 
-    async def live(self, planned: list[Schedule], until: Instant) -> None:
-        table = ScheduleRecords(self._store)
-        for one in planned:
-            await table.add(one)
-        begin = self._clock.now()
-        calm = Ticker(self._store)
+    async def run(self, planned: list[Schedule], until: Instant) -> None:
+        records = ScheduleRecords(self._store)
+        for schedule in planned:
+            await records.add(schedule)
+        start = self._clock.now()
+        reliable_ticker = Ticker(self._store)
         while self._clock.now() < until:
-            self._pass_time([start_schedule(one, begin) for one in planned])
-            some = self._chance.sample(range(TICKERS), self._chance.randint(1, TICKERS))
-            await asyncio.gather(*(self._tick(number) for number in some))
+            self._advance_clock([start_schedule(schedule, start) for schedule in planned])
+            active = self._random.sample(range(TICKERS), self._random.randint(1, TICKERS))
+            await asyncio.gather(*(self._tick(number) for number in active))
             if not self._outages:
-                await settle(calm)  # within a minute, one ticker succeeds
-            await self._run_off()
-        await settle(calm)
-        await self._run_off()
+                await settle(reliable_ticker)  # within a minute, one ticker succeeds
+            await self._run_jobs()
+        await settle(reliable_ticker)
+        await self._run_jobs()
         for handle in self._handles:
             await handle.close()
 
-    def _pass_time(self, planned: list[Schedule]) -> None:
-        """To the next tick and a little further; or far; or back."""
+    def _advance_clock(self, planned: list[Schedule]) -> None:
+        """Advance to just after the next tick, or by hours, or set the clock back."""
         now = self._clock.now()
-        luck = self._chance.random()
-        if luck < 0.05:
-            self._clock.advance(-self._chance.randint(1, HOURS))
-        elif luck < 0.15 and self._outages:
-            self._clock.advance(self._chance.randint(1, 20 * HOURS))
+        choice = self._random.random()
+        if choice < 0.05:
+            self._clock.advance(-self._random.randint(1, HOURS))
+        elif choice < 0.15 and self._outages:
+            self._clock.advance(self._random.randint(1, 20 * HOURS))
         else:
-            upcoming = min(next(ticks_of(one)(now)) for one in planned)
-            self._clock.jump(upcoming + self._chance.randrange(40 * SECOND))
+            upcoming = min(next(ticks_of(schedule)(now)) for schedule in planned)
+            self._clock.jump(upcoming + self._random.randrange(40 * SECOND))
 
     async def _tick(self, number: int) -> None:
-        """As long as there is something to do, or until it dies; another comes in its place."""
+        """Run one ticker until nothing is due or its store fails; sometimes replace it."""
         with contextlib.suppress(StoreUnavailableError):
             await settle(self._tickers[number])
-        if self._chance.random() < 0.2:
+        if self._random.random() < 0.2:
             self._tickers[number] = self._ticker(self._handles[number])
             self.restarts += 1
 
-    async def _run_off(self) -> None:
-        """Run the jobs that are there, and delete those of the day before."""
+    async def _run_jobs(self) -> None:
+        """Run all queued jobs, and delete those of the day before."""
         for row in await claim_all(self._store, DEFAULT_QUEUE):
             self.ran[row.headers[NAME_HEADER], row.headers[TICK_HEADER]] += 1
             await settle_one(self._store, row, Succeeded())
-            self._done.append((self._clock.now(), row.id))
+            self._finished.append((self._clock.now(), row.id))
         yesterday = self._clock.now() - round(DAY) * SECOND
-        await self._store.delete([job for at, job in self._done if at < yesterday])
-        self._done = [(at, job) for at, job in self._done if at >= yesterday]
+        await self._store.delete([job for at, job in self._finished if at < yesterday])
+        self._finished = [(at, job) for at, job in self._finished if at >= yesterday]
 
 
 async def settle(ticker: Ticker) -> None:
@@ -140,10 +140,12 @@ async def settle(ticker: Ticker) -> None:
         pass
 
 
-def expected(planned: list[Schedule], begin: Instant, end: Instant) -> Counter[tuple[str, str]]:
-    """Each tick of the time, once."""
+def expected(planned: list[Schedule], start: Instant, end: Instant) -> Counter[tuple[str, str]]:
+    """Return each tick of the period, once."""
     return Counter(
-        (one.name, iso(tick))
-        for one in planned
-        for tick in takewhile(lambda tick: tick <= end, ticks_of(start_schedule(one, begin))(begin))
+        (schedule.name, iso(tick))
+        for schedule in planned
+        for tick in takewhile(
+            lambda tick: tick <= end, ticks_of(start_schedule(schedule, start))(start)
+        )
     )

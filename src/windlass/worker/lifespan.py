@@ -1,57 +1,20 @@
-"""Hooks that an application gives its workers, in addition to its tasks."""
+"""The lifespan of an application: setup before the first job, cleanup after the last."""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import (
     AbstractAsyncContextManager,
-    AbstractContextManager,
     asynccontextmanager,
-    nullcontext,
 )
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from windlass.core.errors import ConfigurationError
-from windlass.core.job.progress import DEFAULT_STAGES, StageMap
-from windlass.core.job.row import NewJob
-from windlass.core.schedule import Schedule
-from windlass.store import Store
 from windlass.task_spec import source_location
-from windlass.worker.loops.outage_log import OutageLog
-from windlass.worker.middleware import Middleware
-from windlass.workspace import Workspaces
 
 Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
-Enqueue: TypeAlias = Callable[[list[NewJob]], Awaitable[list[Any]]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppHooks:
-    """Callbacks and settings of one application.
-
-    `app` owns the tasks; child processes import the same object. `enqueue` stores jobs at once and
-    returns handles. `declared_schedules` returns the schedules of the app's code. `declare_limits`
-    stores the limits of the app's code that the store does not have yet. `step_outages` logs store
-    failures in steps of all jobs. `loop_context` wraps the worker's whole run on its event loop;
-    it must not block.
-    """
-
-    app: Any = None
-    stages: StageMap = DEFAULT_STAGES
-    lifespan: Lifespan | None = None
-    middleware: Middleware = field(default_factory=Middleware)
-    workspaces: Workspaces | None = None
-    enqueue: Enqueue | None = None
-    declared_schedules: Callable[[], Iterable[Schedule]] = tuple
-    declare_limits: Callable[[Store], Awaitable[None]] | None = None
-    step_outages: OutageLog = field(default_factory=lambda: OutageLog("Storing steps"))
-    loop_context: Callable[[asyncio.AbstractEventLoop], AbstractContextManager[None]] = lambda _: (
-        nullcontext()
-    )
 
 
 def as_lifespan(function: Callable[[], Any]) -> Lifespan:

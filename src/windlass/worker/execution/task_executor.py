@@ -2,9 +2,10 @@
 
 Async tasks run on the worker's loop, sync tasks on a thread, tasks with `executor="process"` in a
 child process. A job that was running when a worker died also runs in a child process. A timeout
-stops an async task, and a child process with all its descendants. A thread cannot be stopped: it is
-asked to (`ctx.cancelled`) and keeps its slot until it returns. A child that dies is a crash of its
-own job only. Middleware is part of the attempt: its time counts, and its errors are the outcome.
+stops an async task, and a child process with all its descendants. A thread cannot be stopped: it
+gets a request (`ctx.cancelled`) and keeps its slot until it returns. A child that dies is a crash
+of its own job only. Middleware is part of the attempt: its time counts, and its errors are the
+outcome.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from dataclasses import replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 from windlass.core.codec import Codec, Purpose
 from windlass.core.decisions.outcome import (
@@ -28,40 +28,44 @@ from windlass.core.decisions.outcome import (
     Suspended,
 )
 from windlass.core.errors import Cancel, Snooze, StoreError
-from windlass.core.job import failure as failures
-from windlass.core.job.failure import ErrorKind, Failure
 from windlass.core.job.result_reference import RESULTS
 from windlass.core.job.row import JobRow
-from windlass.core.sizes import MAX_EVENT
 from windlass.process import ProcessDiedError, import_problem
 from windlass.store import Store
-from windlass.task_spec import Registry, TaskOptions, TaskSpec, encode_result
-from windlass.worker.batch.collector import BatchCall, call_on_thread
-from windlass.worker.batch.task import BatchSpec
+from windlass.task_spec import Registry, TaskSpec, encode_result
+from windlass.worker.app_hooks import AppHooks
+from windlass.worker.batch.batch_call import BatchCall
+from windlass.worker.batch.batch_spec import BatchSpec
 from windlass.worker.child.executor import ChildExecutor
 from windlass.worker.context import STORE_RETRY_DELAY, Context
-from windlass.worker.error_info import MAX_MESSAGE, ChildSetupError, ErrorInfo, RemoteError
+from windlass.worker.dependency_results import resolve_results
 from windlass.worker.event_buffer import storable_text
-from windlass.worker.hooks import AppHooks
-from windlass.worker.suspension import find_suspension, resolve_results
-from windlass.worker.unknown_tasks import (
+from windlass.worker.execution.attempt_failure import (
+    AttemptTimeoutError,
+    encode_error,
+    error_info_of,
+    failure_from_error,
+    failure_from_info,
+)
+from windlass.worker.execution.error_info import (
+    MAX_ERROR_MESSAGE,
+    ChildSetupError,
+    ErrorInfo,
+    RemoteError,
+)
+from windlass.worker.execution.thread_call import call_on_thread
+from windlass.worker.execution.unknown_tasks import (
     UNKNOWN_TASK_DELAY,
-    UnknownTaskError,
     unknown_task_error,
     unknown_too_long,
 )
+from windlass.worker.suspension import find_suspension
 
 log = logging.getLogger("windlass.worker")
 _Execute: TypeAlias = Callable[[TaskSpec, Context, Any, asyncio.Timeout], Awaitable[Any]]
 
 
-class AttemptTimeoutError(TimeoutError):
-    """The attempt exceeded its timeout. A TimeoutError raised by the task is an ordinary error."""
-
-    code: ClassVar[str] = failures.TIMEOUT
-
-
-class TaskRunner:
+class TaskExecutor:
     def __init__(
         self,
         tasks: Registry,
@@ -110,8 +114,8 @@ class TaskRunner:
                 and job.policy.timeout is None
                 and not self._hooks.middleware.has_run_hooks
             ):
-                given = (context,) if spec.signature.takes_context else ()
-                value = await spec.function(*given, **arguments)  # fast path: nothing wraps it
+                leading = (context,) if spec.signature.takes_context else ()
+                value = await spec.function(*leading, **arguments)  # fast path: nothing wraps it
             else:
                 execute = self._on_loop if spec.is_async else self._on_thread
                 value = await self._call(spec, job, context, arguments, execute)
@@ -134,7 +138,7 @@ class TaskRunner:
         return Succeeded(result=encode_result(value, self._codec))
 
     def _runs_in_child(self, spec: TaskSpec, job: JobRow) -> bool:
-        """Whether it runs in a child process."""
+        """Whether this job runs in a child process."""
         if spec.options.executor == "process":
             return True
         if not (job.isolated and self._isolate):
@@ -187,15 +191,15 @@ class TaskRunner:
         arguments: Any,
         limit: asyncio.Timeout,  # noqa: ARG002
     ) -> Any:
-        given = (context,) if spec.signature.takes_context else ()
-        return await spec.function(*given, **arguments)
+        leading = (context,) if spec.signature.takes_context else ()
+        return await spec.function(*leading, **arguments)
 
     async def _on_thread(
         self, spec: TaskSpec, context: Context, arguments: Any, limit: asyncio.Timeout
     ) -> Any:
-        given = (context,) if spec.signature.takes_context else ()
+        leading = (context,) if spec.signature.takes_context else ()
         running = asyncio.get_running_loop().run_in_executor(
-            self._threads, call_on_thread, lambda: spec.function(*given, **arguments)
+            self._threads, call_on_thread, lambda: spec.function(*leading, **arguments)
         )
         try:
             await asyncio.wait({running})
@@ -205,8 +209,8 @@ class TaskRunner:
                 context.warn(
                     f"still running after its timeout of {timeout} s; a thread must return"
                 )
-            await _wait_for_thread(running, context)
-            raise  # it was asked to stop, so its result may be incomplete
+            await _stop_thread(running, context)
+            raise  # the thread got a stop request, so its result may be incomplete
         return running.result()
 
     async def _handle_unknown_task(self, job: JobRow, context: Context) -> Outcome:
@@ -232,11 +236,11 @@ class TaskRunner:
             case Snooze(delay=delay):
                 return Snoozed(delay=delay)
             case Cancel(reason=reason):
-                return Aborted(reason=storable_text(reason, MAX_MESSAGE) or None)
+                return Aborted(reason=storable_text(reason, MAX_ERROR_MESSAGE) or None)
             case ProcessDiedError():
                 log.warning("job %s (%s), attempt %d: %s", job.id, job.task, job.attempt, error)
                 return Crashed(
-                    body=_encode_error(ErrorInfo.from_error(error, spec.options), self._codec)
+                    body=encode_error(ErrorInfo.from_error(error, spec.options), self._codec)
                 )
         info = error.info if isinstance(error, RemoteError) else error_info_of(error, spec.options)
         failure = failure_from_info(info, self._codec, step)
@@ -247,40 +251,8 @@ class TaskRunner:
         return Failed(failure=failure, delay=info.delay)
 
 
-def error_info_of(error: BaseException, options: TaskOptions | None = None) -> ErrorInfo:
-    info = ErrorInfo.from_error(error, options or TaskOptions())
-    if isinstance(error, AttemptTimeoutError | UnknownTaskError):
-        return replace(info, code=error.code)
-    return info
-
-
-def failure_from_error(
-    error: BaseException, codec: Codec, *, terminal: bool = False, step: str | None = None
-) -> Failure:
-    """Convert an error for storage. Never raises and always fits: else a job could never end."""
-    info = error_info_of(error)
-    return failure_from_info(replace(info, retryable=info.retryable and not terminal), codec, step)
-
-
-def failure_from_info(info: ErrorInfo, codec: Codec, step: str | None) -> Failure:
-    kind = ErrorKind.RETRYABLE if info.retryable else ErrorKind.TERMINAL
-    return Failure(code=info.code, kind=kind, step=step, body=_encode_error(info, codec))
-
-
-def _encode_error(info: ErrorInfo, codec: Codec) -> bytes | None:
-    error = {"type": info.type, "message": info.message, "traceback": info.traceback}
-    try:
-        body = codec.encode(error, Purpose.ERROR)
-        if len(body) > MAX_EVENT:  # many characters were escaped
-            body = codec.encode(error | {"traceback": None}, Purpose.ERROR)
-    except Exception:
-        log.exception("the codec could not encode an error (%s); only its code is stored", error)
-        return None
-    return body
-
-
-async def _wait_for_thread(running: asyncio.Future[Any], context: Context) -> None:
-    """Ask a thread to stop and wait for it: it holds slot and lease until it returns."""
+async def _stop_thread(running: asyncio.Future[Any], context: Context) -> None:
+    """Request a stop and wait: the thread holds slot and lease until it returns."""
     context.request_stop()
     while not running.done():
         with contextlib.suppress(asyncio.CancelledError):

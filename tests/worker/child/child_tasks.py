@@ -44,7 +44,7 @@ def write(mark: str, text: str) -> str:
 
 
 @app.lifespan
-async def life() -> AsyncIterator[dict[str, Any]]:
+async def lifespan_with_marks() -> AsyncIterator[dict[str, Any]]:
     mark = os.environ.get("SAMPLE_LIFE", os.devnull)
     if mark.endswith("broken"):
         raise OSError("no such model")
@@ -199,7 +199,7 @@ def writes(ctx: Context) -> list[str]:
 @app.task
 def dies(ctx: Context, how: str) -> None:
     for number in range(1, 101):
-        ctx.log(f"{number} last words")
+        ctx.log(f"{number} last line")
     match how:
         case "segfault":
             ctypes.string_at(0)
@@ -241,12 +241,12 @@ async def stuck_async(ctx: Context) -> None:
 
 @app.task
 def leaves_a_thread(ctx: Context) -> int:
-    def chatter() -> None:
+    def log_repeatedly() -> None:
         while True:
             ctx.log("stale")
             SENT.set()
 
-    threading.Thread(target=chatter, daemon=True).start()
+    threading.Thread(target=log_repeatedly, daemon=True).start()
     return os.getpid()
 
 
@@ -263,11 +263,11 @@ def leaves_a_thread_that_is_sending(ctx: Context) -> int:
         send(message)
         SENT.set()
 
-    def chatter() -> None:
+    def log_slowly() -> None:
         ctx._parent.send = send_slowly  # type: ignore[attr-defined]
         ctx.log("stale")
 
-    threading.Thread(target=chatter, daemon=True).start()
+    threading.Thread(target=log_slowly, daemon=True).start()
     assert started.wait(10)
     return os.getpid()
 

@@ -1,0 +1,1 @@
+"""Execution of one attempt: the executor, its errors and failures, unknown tasks."""
