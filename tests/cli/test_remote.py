@@ -30,7 +30,7 @@ from windlass import Limit, Windlass, WorkerConfig
 from windlass.cli import cli
 from windlass.server.auth.api_keys import Role
 from windlass.server.auth.audit import AuditLog
-from windlass.server.auth.task_tokens import SIGNING_KEY, SIGNING_RECORD
+from windlass.server.auth.token_signer import SIGNING_KEY, SIGNING_RECORD
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.testing import make_job
 

@@ -18,11 +18,12 @@ from windlass.core.errors import NotFoundError
 from windlass.core.job.row import JobRow, NewJob
 from windlass.schedules import Schedules
 from windlass.server.auth.audit import AuditLog
-from windlass.server.auth.authenticator import Authenticator, Caller
+from windlass.server.auth.authenticator import Authenticator
+from windlass.server.auth.caller import Caller
 from windlass.server.config import ServerConfig
-from windlass.server.remote.wakeups import StoreWakeups
+from windlass.server.remote.store_wakeups import StoreWakeups
 from windlass.server.streaming.access_recheck import AccessRecheck
-from windlass.server.streaming.hub import EventHub
+from windlass.server.streaming.event_hub import EventHub
 from windlass.server.streaming.list_watch import ListWatches
 from windlass.task_spec import Registry, TaskSpec
 from windlass.worker.hooks import AppHooks
@@ -123,4 +124,4 @@ async def _request_context(request: Request) -> RequestContext:  # async, or it 
 
 
 Ctx = Annotated[RequestContext, Depends(_request_context)]
-PathId = Annotated[UUID, Path(alias="id")]
+PathId = Annotated[UUID, Path(alias="id", description="Id of the job or flow.")]

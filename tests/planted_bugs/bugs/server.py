@@ -20,13 +20,16 @@ from windlass.core.decisions.transition import Transition
 from windlass.core.job.row import JobRow
 from windlass.server.auth import authenticator
 from windlass.server.auth.api_keys import ApiKey
-from windlass.server.auth.authenticator import Authenticator, Caller
+from windlass.server.auth.authenticator import Authenticator
+from windlass.server.auth.caller import Caller
 from windlass.server.auth.tickets import TICKET, Tickets, _hash
-from windlass.server.remote import worker_protocol
-from windlass.server.streaming import event_format
-from windlass.server.streaming.event_format import EventLine
-from windlass.server.streaming.hub import EventHub, JobChannel, StreamFilter, Subscriber
+from windlass.server.remote import attempt_reports, task_tokens
+from windlass.server.streaming import event_encoder
+from windlass.server.streaming.event_encoder import EncodedEvent
+from windlass.server.streaming.event_hub import EventHub
+from windlass.server.streaming.job_channel import JobChannel, Subscriber
 from windlass.server.streaming.sse import EventStream
+from windlass.server.streaming.stream_filter import StreamFilter
 
 AUTH = "tests/server/auth/test_authenticator.py::"
 MEETINGS = "tests/planted_bugs/test_race_points.py::"
@@ -112,14 +115,14 @@ def only_the_signature_is_checked() -> None:
         current = planted.rows[job.id]  # type: ignore[attr-defined]
         return settle(current, *args, **more)
 
-    read = worker_protocol.RequestReader.settlement
+    read = attempt_reports.AttemptReportReader.settlement
 
     def remembering(self: Any, given: Any, row: JobRow, lease: Any) -> Transition:
         planted.rows = {row.id: row}  # type: ignore[attr-defined]
         return read(self, given, row, lease)
 
-    swap(worker_protocol, "settle", planted)
-    swap(worker_protocol.RequestReader, "settlement", remembering)
+    swap(attempt_reports, "settle", planted)
+    swap(attempt_reports.AttemptReportReader, "settlement", remembering)
 
 
 @caught_by(WORK + "test_a_token_ends_with_its_time")
@@ -131,7 +134,7 @@ def a_token_never_expires() -> None:
         def now() -> int:
             return 0
 
-    swap(worker_protocol, "SystemClock", Never)
+    swap(task_tokens, "SystemClock", Never)
     swap(authenticator, "SystemClock", Never)
 
 
@@ -158,9 +161,9 @@ def live_events_start_at_the_reader() -> None:
 def a_full_buffer_drops_events() -> None:
     """A slow reader gets a log with gaps."""
 
-    def planted(self: Subscriber, line: EventLine) -> None:
-        if len(self._lines) < self._limit:
-            self._lines.append(line)
+    def planted(self: Subscriber, event: EncodedEvent) -> None:
+        if len(self._events) < self._limit:
+            self._events.append(event)
         self._wakeup.set()
 
     swap(Subscriber, "put", planted)
@@ -169,7 +172,7 @@ def a_full_buffer_drops_events() -> None:
 @caught_by(STREAM + "test_text_cannot_break_out_of_its_line", raises=JSONDecodeError)
 def text_is_sent_unescaped() -> None:
     """A line break in a message starts another field of the stream, or another event."""
-    swap(event_format, "to_json", lambda value: str(value.get("message", value)))
+    swap(event_encoder, "to_json", lambda value: str(value.get("message", value)))
 
 
 @caught_by(STREAM + "test_a_reader_who_takes_nothing_is_cut_off", waits=True)
@@ -188,10 +191,10 @@ def a_stream_of_a_finished_job_stays_open() -> None:
     follow = EventHub.follow
 
     async def planted(
-        self: EventHub, job_id: UUID, selection: StreamFilter
-    ) -> AsyncGenerator[list[EventLine], None]:
-        async for lines in follow(self, job_id, selection):
-            yield lines
+        self: EventHub, job_id: UUID, stream_filter: StreamFilter
+    ) -> AsyncGenerator[list[EncodedEvent], None]:
+        async for events in follow(self, job_id, stream_filter):
+            yield events
         await asyncio.Event().wait()
 
     swap(EventHub, "follow", planted)

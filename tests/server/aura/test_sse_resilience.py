@@ -17,7 +17,7 @@ from tests.server.conftest import STREAM, Served, enqueue, make_app, messages, s
 
 from windlass.core.errors import StoreUnavailableError
 from windlass.server.config import AuthMode, ServerConfig
-from windlass.server.streaming.event_format import REQUIRED_KEYS
+from windlass.server.streaming.event_encoder import REQUIRED_KEYS
 from windlass.stores.http import HttpConfig, HttpStore
 
 STAGES = {

@@ -16,7 +16,9 @@ import pytest
 from tests.server.conftest import PATIENCE, STREAM, Served, enqueue, said, serving, until
 
 from windlass.server.auth.api_keys import ApiKeys, Role
-from windlass.server.auth.authenticator import ROLE_PERMISSIONS, Authenticator, Caller, Permission
+from windlass.server.auth.authenticator import Authenticator
+from windlass.server.auth.caller import Caller
+from windlass.server.auth.permissions import ROLE_PERMISSIONS, Permission
 from windlass.server.auth.rate_limit import RateLimiter
 from windlass.server.config import LOOPBACK, AuthMode, ServerConfig
 from windlass.server.routes.route_table import ROUTES, Route

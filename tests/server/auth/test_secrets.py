@@ -19,7 +19,7 @@ from tests.server.conftest import PATIENCE, STREAM, make_app, said
 from windlass.core.records import Entry
 from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.server.auth.sessions import COOKIE
-from windlass.server.auth.task_tokens import SIGNING_KEY
+from windlass.server.auth.token_signer import SIGNING_KEY
 
 # With all that any library says: 1 is below DEBUG.
 SERVER = """

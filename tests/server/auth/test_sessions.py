@@ -14,7 +14,7 @@ from tests.server.conftest import STREAM, Served, enqueue, make_app, said, servi
 from tests.server.test_mount import own, running
 
 from windlass.server.auth.api_keys import ApiKeys, Role
-from windlass.server.auth.origin import client_address
+from windlass.server.auth.request_origin import client_address
 from windlass.server.auth.sessions import COOKIE, SESSION, Sessions
 from windlass.server.config import AuthMode, ServerConfig
 

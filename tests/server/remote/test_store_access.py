@@ -36,7 +36,7 @@ from windlass.server.auth.api_keys import API_KEY, ApiKeys, Role
 from windlass.server.auth.audit import AUDIT, AuditLog
 from windlass.server.auth.tickets import TICKET
 from windlass.server.config import AuthMode, ServerConfig
-from windlass.server.routes.store import VERBS
+from windlass.server.routes.store_protocol import VERBS
 from windlass.store import Retention, Store
 from windlass.stores import wire_format
 from windlass.stores.http import HttpConfig, HttpStore
@@ -542,7 +542,7 @@ async def test_whoever_waits_and_goes_leaves_nothing_behind(
     locked: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their wait ends with them, not when its time is over."""
-    monkeypatch.setattr("windlass.server.routes.store.MAX_WAIT", 1000.0)
+    monkeypatch.setattr("windlass.server.routes.store_protocol.MAX_WAIT", 1000.0)
 
     async def waits() -> int:
         return sum("StoreWakeups.wait" in str(task.get_coro()) for task in asyncio.all_tasks())

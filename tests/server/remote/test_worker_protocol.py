@@ -17,7 +17,7 @@ from windlass.core.clock import SECOND, SystemClock
 from windlass.core.decisions.outcome import sweep
 from windlass.core.task_token import TaskToken
 from windlass.server.auth.api_keys import Role
-from windlass.server.auth.task_tokens import TokenSigner
+from windlass.server.auth.token_signer import TokenSigner
 
 QUEUE = "far"
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from windlass.core.query.job_query import Page, Query
 from windlass.insights.graph import MAX_JOBS
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
-from windlass.server.routes.overview import MAX_PARENTS
+from windlass.server.routes.flows import MAX_PARENTS
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.wrapped_store import WrappedStore

@@ -28,7 +28,7 @@ from tests.server.conftest import (
 
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.server.streaming.feeds import shared_job_feed
-from windlass.server.streaming.hub import StreamFilter
+from windlass.server.streaming.stream_filter import StreamFilter
 
 
 def follow(web: httpx.Client, after: str) -> list[Said]:
@@ -179,7 +179,7 @@ def test_what_is_wrong_with_one_does_not_concern_the_others(served: Served) -> N
         ended, good, ahead = (enqueue(web, "add", {"queue": "each"}, a=n)["id"] for n in range(3))
         web.post(f"/api/jobs/{ended}/cancel")
         vector = f"{NOBODYS}:0,{ended}:3,x:1,{ahead}:99,{good}:0"
-        asked = {"after": vector, "list": ["queue=each", "state=lost"], "each": "true"}
+        asked = {"after": vector, "list": ["queue=each", "state=lost"], "reportErrors": "true"}
         with listening(web, asked) as news:
             found = take_until(news, lambda one: one.type == "loaded")
             web.post(f"/api/jobs/{good}/cancel")
@@ -194,7 +194,7 @@ def test_what_is_wrong_with_one_does_not_concern_the_others(served: Served) -> N
         }  # fmt: skip
         assert [one.data["seq"] for one in found if one.data.get("jobId") == good] == [1, 2, 3]
         assert {one.data["id"] for one in found if one.type == "snapshot"} >= {ended, good, ahead}
-        with listening(web, {"after": f"{NOBODYS}:0,{ended}:3", "each": "true"}) as news:
+        with listening(web, {"after": f"{NOBODYS}:0,{ended}:3", "reportErrors": "true"}) as news:
             assert [one.type for one in news] == ["closed", "closed"]  # and that is all
 
 
@@ -202,7 +202,9 @@ def test_a_job_that_is_deleted_before_its_log_was_read_is_over(served: Served) -
     async def read() -> list[bytes]:
         return [
             one
-            async for one in shared_job_feed(served.context.hub, uuid4(), StreamFilter(), each=True)
+            async for one in shared_job_feed(
+                served.context.hub, uuid4(), StreamFilter(), report_errors=True
+            )
         ]
 
     [told] = asyncio.run_coroutine_threadsafe(read(), served.loop).result(PATIENCE)

@@ -9,14 +9,15 @@ from windlass.client import Client
 from windlass.core.codec import JsonCodec
 from windlass.core.decisions.outcome import Succeeded
 from windlass.server.config import ServerConfig
-from windlass.server.streaming.event_format import EventLine
-from windlass.server.streaming.hub import EventHub, StreamFilter
+from windlass.server.streaming.event_encoder import EncodedEvent
+from windlass.server.streaming.event_hub import EventHub
+from windlass.server.streaming.stream_filter import StreamFilter
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import append_records, log_record, settle_one, start_one
 
 
-async def seqs(lines: AsyncGenerator[list[EventLine], None]) -> list[int]:
+async def seqs(lines: AsyncGenerator[list[EncodedEvent], None]) -> list[int]:
     return [line.seq for line in await anext(lines)]
 
 

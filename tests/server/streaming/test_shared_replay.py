@@ -20,12 +20,15 @@ from windlass.client import Client
 from windlass.core.codec import JsonCodec
 from windlass.core.decisions.outcome import Succeeded
 from windlass.core.query.job_query import Query
-from windlass.server.auth.authenticator import ANONYMOUS_ADMIN, Authenticator
+from windlass.server.auth.authenticator import Authenticator
+from windlass.server.auth.caller import ANONYMOUS_ADMIN
 from windlass.server.config import AuthMode, ServerConfig
-from windlass.server.streaming.hub import FANOUT_BATCH, EventHub, StreamFilter
+from windlass.server.streaming.event_hub import EventHub
+from windlass.server.streaming.job_channel import FANOUT_BATCH
 from windlass.server.streaming.list_watch import MAX_POLLS, ListWatches
 from windlass.server.streaming.sse import EventStream
 from windlass.server.streaming.stream_admission import MAX_OPENING
+from windlass.server.streaming.stream_filter import StreamFilter
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock

@@ -21,7 +21,7 @@ from windlass.core.errors import ConflictError, InvalidArgumentError, NotFoundEr
 from windlass.core.job.row import NewJob
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
-from windlass.server.auth.authenticator import Caller
+from windlass.server.auth.caller import Caller
 from windlass.server.context import RequestContext
 
 _ACTIVE = frozenset(state for state in State if not state.final)

@@ -30,10 +30,11 @@ from windlass.core.job.row import JobRow, NewJob
 from windlass.core.job.state import Trigger
 from windlass.core.query.job_query import Count, Page, Query
 from windlass.insights.failures import MAX_SCANNED
-from windlass.server.auth.authenticator import Caller, Permission
+from windlass.server.auth.caller import Caller
+from windlass.server.auth.permissions import Permission
 from windlass.server.auth.scoped_enqueue import enqueue_scoped
 from windlass.server.context import RequestContext
-from windlass.server.problems import ApiError
+from windlass.server.problem_details import ApiError
 from windlass.store import EventPage
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from windlass.server.auth.api_keys import ApiKeys
 from windlass.server.auth.audit import AuditLog
 from windlass.server.auth.tickets import Tickets
 from windlass.server.context import Ctx
-from windlass.server.problems import ApiError
+from windlass.server.problem_details import ApiError
 from windlass.server.schemas.access import AuditPage, KeyList, KeyView, NewKeyView, TicketView
 from windlass.server.schemas.requests import CreateKeyRequest
 
@@ -30,18 +30,20 @@ async def create_key(ctx: Ctx, body: CreateKeyRequest) -> NewKeyView:
     return NewKeyView.created(key, token)
 
 
-async def keys(ctx: Ctx) -> KeyList:
+async def list_keys(ctx: Ctx) -> KeyList:
     """List all keys, also revoked ones, without their secrets."""
     return KeyList(keys=[KeyView.of(key) for key in await ApiKeys(ctx.client.store).list()])
 
 
-async def revoke_key(ctx: Ctx, key_id: Annotated[str, Path(alias="id")]) -> KeyView:
+async def revoke_key(
+    ctx: Ctx, key_id: Annotated[str, Path(alias="id", description="Id of the API key.")]
+) -> KeyView:
     """Revoke a key: within 5 seconds on all servers, open streams included."""
     await ctx.audit("revoke key", key_id)
     return KeyView.of(await ApiKeys(ctx.client.store).revoke(key_id))
 
 
-async def ticket(ctx: Ctx) -> TicketView:
+async def create_ticket(ctx: Ctx) -> TicketView:
     """Create a ticket that opens one stream within a minute: `…/events?ticket=…`."""
     if ctx.caller.key_id is None:
         raise ApiError("conflict", "streams of this server need no ticket: it requires no API keys")
@@ -50,7 +52,9 @@ async def ticket(ctx: Ctx) -> TicketView:
 
 
 async def audit(
-    ctx: Ctx, after: str = "", limit: Annotated[int, Query(ge=1, le=1000)] = 100
+    ctx: Ctx,
+    after: Annotated[str, Query(description="`cursor` of the previous page.")] = "",
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum of entries.")] = 100,
 ) -> AuditPage:
     """List audit entries, newest first; kept for 90 days."""
     return AuditPage.of(await AuditLog(ctx.client.store).list(after, limit), limit)

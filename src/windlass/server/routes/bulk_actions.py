@@ -12,10 +12,10 @@ from windlass.core.decisions.transition import Status
 from windlass.core.errors import ConflictError, NotFoundError, RequestError
 from windlass.core.job.row import JobRow
 from windlass.core.query.job_query import Page, Query, matches
-from windlass.server.auth.authenticator import Permission
+from windlass.server.auth.permissions import Permission
 from windlass.server.auth.scoped_enqueue import hide_foreign
 from windlass.server.context import Ctx, RequestContext
-from windlass.server.problems import ApiError, invalid_field
+from windlass.server.problem_details import ApiError, invalid_field
 from windlass.server.schemas.jobs import BulkActionView, RefusedView
 from windlass.server.schemas.requests import BulkAction, BulkActionRequest
 
@@ -25,7 +25,7 @@ BATCH = 50  # concurrent actions, which a store may combine into one write
 MAX_REPORTED = 20  # rejected jobs in the response
 
 
-async def act(ctx: Ctx, body: BulkActionRequest) -> BulkActionView:
+async def apply(ctx: Ctx, body: BulkActionRequest) -> BulkActionView:
     """Apply an action to all matching jobs, up to `limit`; continue with `cursor`.
 
     With `id`, apply it to the named jobs that match; a missing job is not `matched`.

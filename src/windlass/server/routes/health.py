@@ -10,10 +10,10 @@ from fastapi import Response, status
 
 from windlass.core.errors import StoreError
 from windlass.core.worker_presence import store_problem, unresponsive_problems
-from windlass.server.auth.authenticator import PUBLIC_CALLER
+from windlass.server.auth.caller import PUBLIC_CALLER
 from windlass.server.context import Ctx, RequestContext
 from windlass.server.metrics import CONTENT_TYPE, exposition
-from windlass.server.schemas.overview import Health
+from windlass.server.schemas.monitoring import Health
 
 STORE_TIMEOUT = 5.0  # seconds
 

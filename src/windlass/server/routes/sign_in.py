@@ -8,10 +8,12 @@ from typing import Any
 from fastapi import Request, Response
 
 from windlass.core.clock import to_datetime
-from windlass.server.auth.authenticator import CHALLENGE, Caller, Permission
+from windlass.server.auth.authenticator import CHALLENGE
+from windlass.server.auth.caller import Caller
+from windlass.server.auth.permissions import Permission
 from windlass.server.auth.sessions import Sessions, clear_cookie, set_cookie
 from windlass.server.context import Ctx
-from windlass.server.problems import ApiError
+from windlass.server.problem_details import ApiError
 from windlass.server.schemas.access import CallerView, SessionView
 from windlass.server.schemas.requests import SignInRequest
 

@@ -22,7 +22,7 @@ from windlass.core.job.state import State
 from windlass.core.query.diagnosis import Diagnosis
 from windlass.core.query.job_query import Count
 from windlass.insights.graph import Graph
-from windlass.server.problems import Problem
+from windlass.server.problem_details import Problem
 
 
 class ResponseModel(BaseModel):

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 
 from windlass.core.errors import StoreError
-from windlass.server.auth.authenticator import Caller
+from windlass.server.auth.caller import Caller
 
 logger = logging.getLogger("windlass.server")
 INTERVAL = 1.0  # seconds between two checks of a caller

@@ -18,10 +18,10 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from windlass.core.errors import StoreError
-from windlass.server.auth.authenticator import Caller
+from windlass.server.auth.caller import Caller
 from windlass.server.context import ServerContext
-from windlass.server.problems import problem
-from windlass.server.streaming.event_format import sse_message, to_json
+from windlass.server.problem_details import problem
+from windlass.server.streaming.event_encoder import sse_message, to_json
 
 log = logging.getLogger("windlass.server")
 MEDIA_TYPE = "text/event-stream"

@@ -12,7 +12,7 @@ from windlass.core.event import EventType
 from windlass.core.job.state import State
 from windlass.core.sizes import MAX_NAME
 from windlass.core.task_token import MAX_LENGTH
-from windlass.server.problems import Problem
+from windlass.server.problem_details import Problem
 from windlass.server.schemas.jobs import JobView, ResponseModel
 from windlass.server.schemas.requests import Duration, RequestModel
 

@@ -1,4 +1,4 @@
-"""Worker protocol: converts task tokens, outcomes and records of remote workers."""
+"""Reports of attempts by remote workers: converts records and outcomes to core values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from windlass.core.clock import SECOND, SystemClock, after
 from windlass.core.codec import Codec, Purpose
 from windlass.core.decisions.outcome import (
     Aborted,
@@ -25,60 +24,18 @@ from windlass.core.job.lease import Lease
 from windlass.core.job.progress import StageMap
 from windlass.core.job.row import JobRow
 from windlass.core.sizes import MAX_TRACEBACK
-from windlass.core.task_token import TaskToken
-from windlass.server.auth.authenticator import CLAIM_KEY_INVALID
 from windlass.server.context import RequestContext
-from windlass.server.problems import ApiError, invalid_field, problem
+from windlass.server.problem_details import ApiError, invalid_field, problem
 from windlass.server.schemas.requests import parse_duration
-from windlass.server.schemas.worker import (
+from windlass.server.schemas.worker_api import (
     ErrorItem,
     RecordItem,
     SettleItem,
-    TaskTokenItem,
     WorkResult,
 )
 from windlass.worker.error_info import MAX_MESSAGE, ErrorInfo
 from windlass.worker.event_buffer import storable_text
 from windlass.worker.executor import failure_from_info
-
-# Seconds after the lease: an expired lease counts until a rescue, and server clocks differ.
-TOKEN_SLACK = 300.0
-
-
-async def token_for(
-    ctx: RequestContext, lease: Lease, queue: str, seconds: float, holder: str
-) -> str:
-    """Return a token that lasts as long as the lease by the server's clock, plus `TOKEN_SLACK`."""
-    expires = after(SystemClock().now(), seconds + TOKEN_SLACK)
-    token = TaskToken(lease=lease, queue=queue, expires_at=expires, holder=holder)
-    return await ctx.server.token_signer.sign(token)
-
-
-def lease_seconds(row: JobRow) -> float:
-    """Return the duration of the lease, by the store's clock alone."""
-    assert row.lease_until is not None
-    return (row.lease_until - (row.started_at or row.updated_at)) / SECOND
-
-
-async def token_of(ctx: RequestContext, item: TaskTokenItem) -> TaskToken:
-    """Return the verified task token of an item, or raise."""
-    own = ctx.caller.attempt
-    if item.task_token is None:
-        if own is None:
-            raise invalid_field(
-                "taskToken", "missing; use the token of the claim or of the last extension"
-            )
-        return own
-    token = await ctx.server.token_signer.read(item.task_token)
-    if token is None:
-        raise invalid_field("taskToken", "invalid task token")
-    if own is not None and token.lease != own.lease:
-        raise ApiError("forbidden", "the Authorization header has the token of another attempt")
-    if token.expires_at <= SystemClock().now():
-        raise invalid_field("taskToken", "expired; extend the lease in time, and use its new token")
-    if not await ctx.server.authenticator.claim_key_valid(token):
-        raise invalid_field("taskToken", CLAIM_KEY_INVALID)
-    return token
 
 
 def work_result(result: ApplyResult) -> WorkResult:
@@ -93,7 +50,7 @@ def refused_result(error: WindlassError | ApiError) -> WorkResult:
     return WorkResult(status=Status.REFUSED.value, problem=problem(error))
 
 
-class RequestReader:
+class AttemptReportReader:
     """Converts the items of one request to core values."""
 
     def __init__(self, ctx: RequestContext) -> None:

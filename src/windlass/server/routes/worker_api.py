@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -16,19 +15,14 @@ from windlass.core.job.lease import DEFAULT_LEASE, Claim, ExtendResult, Lease, c
 from windlass.core.job.row import JobRow
 from windlass.core.task_token import TaskToken
 from windlass.server.context import Ctx, RequestContext
-from windlass.server.problems import ApiError, invalid_field
+from windlass.server.problem_details import ApiError, invalid_field
 from windlass.server.remote import worker_presence
-from windlass.server.remote.worker_protocol import (
-    RequestReader,
-    lease_seconds,
-    refused_result,
-    token_for,
-    token_of,
-    work_result,
-)
+from windlass.server.remote.attempt_reports import AttemptReportReader, refused_result, work_result
+from windlass.server.remote.task_tokens import lease_seconds, token_for, token_of
+from windlass.server.remote.worker_claim import claim_jobs, snooze_unknown_tasks
 from windlass.server.schemas.jobs import JobView, decode_value, time
 from windlass.server.schemas.requests import parse_duration
-from windlass.server.schemas.worker import (
+from windlass.server.schemas.worker_api import (
     ClaimedList,
     ClaimedView,
     ClaimRequest,
@@ -45,7 +39,6 @@ from windlass.server.schemas.worker import (
 )
 from windlass.store import AttemptRecords
 
-POLL_INTERVAL = 1.0  # seconds; finds jobs that became claimable without a wakeup
 MAX_WAIT = 20.0  # seconds; below the usual timeouts of proxies
 S = TypeVar("S", bound=TaskTokenItem)
 R = TypeVar("R", Transition, AttemptRecords)
@@ -67,8 +60,8 @@ async def claim(ctx: Ctx, body: ClaimRequest, request: Request) -> ClaimedList:
     )
     wait = min(parse_duration("wait", body.wait), MAX_WAIT)
     await worker_presence.publish(ctx, body)
-    rows = await _claim_jobs(ctx, request_claim, wait, request)
-    known = await worker_presence.return_unknown(ctx, rows, frozenset(body.tasks))
+    rows = await claim_jobs(ctx, request_claim, wait, request)
+    known = await snooze_unknown_tasks(ctx, rows, frozenset(body.tasks))
     found = await ctx.client.store.checkpoints([row.id for row in known])
     return ClaimedList(
         claim_id=str(request_claim.token),
@@ -85,46 +78,6 @@ def _claim_id(text: str | None) -> UUID:
         raise invalid_field(
             "claimId", f"{text!r:.80} is not a UUID; generate one for each call"
         ) from None
-
-
-async def _claim_jobs(
-    ctx: RequestContext, request_claim: Claim, wait: float, request: Request
-) -> list[JobRow]:
-    """Claim jobs, and wait for one if there is none.
-
-    Waits for: a job, for at most `wait` seconds, the disconnect of the caller, or the shutdown.
-    Guarantees: claims nothing for a caller that is known to be gone or without access. If it is
-    gone later, the lease expires, as with any lost worker. The first claim needs no stream quota.
-    """
-    store, wakeups = ctx.client.store, ctx.server.wakeups
-    clock = asyncio.get_running_loop().time
-    end = clock() + wait
-    cursor = await wakeups.cursor()
-    rows = await store.claim(request_claim)
-    if rows or wait <= 0:
-        return rows
-    with ctx.long_poll() as ending:
-        while (left := end - clock()) > 0:
-            await _first_of(wakeups.wait(cursor, min(left, POLL_INTERVAL)), ending.wait())
-            if ending.is_set() or await request.is_disconnected():
-                return []
-            cursor = await wakeups.cursor()
-            rows = await store.claim(request_claim)
-            if rows:
-                return rows
-    return []
-
-
-async def _first_of(*waits: Awaitable[Any]) -> None:
-    tasks = [asyncio.ensure_future(one) for one in waits]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for one in done:
-            one.result()
-    finally:
-        for one in tasks:
-            one.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _view(ctx: RequestContext, row: JobRow, steps: Mapping[str, Checkpoint]) -> ClaimedView:
@@ -181,7 +134,7 @@ async def settle(ctx: Ctx, body: SettleBatch) -> WorkResults:
     """Report the outcome of attempts. A repeated call returns the same results."""
     tokens = await _verified_tokens(ctx, body.tasks)
     rows = await _rows(ctx, tokens)
-    reader = RequestReader(ctx)
+    reader = AttemptReportReader(ctx)
 
     def read(item: SettleItem, lease: Lease) -> Transition | WorkResult:
         row = rows.get(lease.job_id)
@@ -205,7 +158,7 @@ async def record(ctx: Ctx, body: RecordsBatch) -> WorkResults:
     """Append records of attempts: progress, log lines, artifacts, results of steps."""
     tokens = await _verified_tokens(ctx, body.tasks)
     rows = await _rows(ctx, tokens)
-    reader = RequestReader(ctx)
+    reader = AttemptReportReader(ctx)
 
     def read(item: RecordsItem, lease: Lease) -> AttemptRecords | WorkResult:
         records = reader.records(item.records, rows.get(lease.job_id))

@@ -15,14 +15,14 @@ from uuid import UUID
 from fastapi import Request, Response, status
 
 from windlass.core.version import version
-from windlass.server.auth.authenticator import Permission
-from windlass.server.auth.task_tokens import SIGNING_RECORD
+from windlass.server.auth.permissions import Permission
+from windlass.server.auth.token_signer import SIGNING_RECORD
 from windlass.server.context import Ctx, RequestContext
-from windlass.server.problems import ApiError
+from windlass.server.problem_details import ApiError
 from windlass.server.remote import record_access, store_access
 from windlass.server.streaming import sse
-from windlass.server.streaming.event_format import sse_message
-from windlass.server.streaming.hub import StreamFilter
+from windlass.server.streaming.event_encoder import sse_message
+from windlass.server.streaming.stream_filter import StreamFilter
 from windlass.stores import wire_format
 
 MAX_WAIT = 20.0  # seconds of one request
@@ -194,8 +194,8 @@ async def _shared_feed(
     ctx: RequestContext, job_id: UUID, after: int
 ) -> AsyncGenerator[bytes, None]:
     async with aclosing(ctx.server.hub.follow(job_id, StreamFilter(after=after))) as batches:
-        async for lines in batches:
-            yield b"".join(line.for_store_tail for line in lines)
+        async for events in batches:
+            yield b"".join(event.for_store_tail for event in events)
 
 
 async def _own_feed(ctx: RequestContext, job_id: UUID, after: int) -> AsyncGenerator[bytes, None]:

@@ -6,7 +6,7 @@ import ipaddress
 
 from fastapi import Request
 
-from windlass.server.problems import ApiError
+from windlass.server.problem_details import ApiError
 
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _SAME_ORIGIN = frozenset({"same-origin", "none"})

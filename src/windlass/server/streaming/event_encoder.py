@@ -1,4 +1,4 @@
-"""Format of events in streams: each has at least the keys of its type."""
+"""Events encoded for streams: each has at least the keys of its type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from windlass.core.clock import Instant
 from windlass.core.codec import Codec
 from windlass.core.event import Event, EventType
-from windlass.job import EventFormatter, decode_event
+from windlass.job import EventDecoder, decode_event
 from windlass.server.schemas.jobs import EventView, iso, time
 from windlass.store import Store
 from windlass.stores.wire_format import EVENT, event_message
@@ -38,7 +38,7 @@ REQUIRED_KEYS: Mapping[EventType, tuple[str, ...]] = {
 }
 
 
-class EventLine:
+class EncodedEvent:
     """One decoded event, encoded once for all clients; `source` is the event as stored."""
 
     def __init__(self, event: Event, source: Event) -> None:
@@ -68,18 +68,18 @@ class EventLine:
 
     @cached_property
     def for_job_stream(self) -> bytes:
-        """The message on a stream of this job alone; its id is the cursor."""
+        """Return the message of a stream of this job alone; its id is the cursor."""
         return sse_message(self.type.value, to_json(self.data), self.event.wire_id)
 
     @cached_property
     def for_store_tail(self) -> bytes:
-        """The message for a remote store handle: the stored event."""
+        """Return the message for a remote store handle: the stored event."""
         data = event_message().dump(event=self._source).decode()
         return sse_message(EVENT, data, self.event.wire_id)
 
     @cached_property
     def for_shared_stream(self) -> bytes:
-        """The message on a stream of many jobs; its data has the job id and the sequence."""
+        """Return the message of a stream of many jobs; its data has the job id and the sequence."""
         return sse_message(
             self.type.value, to_json(self.view.model_dump(mode="json", by_alias=True))
         )
@@ -88,7 +88,7 @@ class EventLine:
 def _data(event: Event) -> dict[str, Any]:
     data = dict(event.data)
     if event.type is EventType.RESYNC:
-        data = _snapshot(data) | {"jobId": str(event.job_id)}
+        data = _resync_data(data) | {"jobId": str(event.job_id)}
     elif isinstance(data.get("error"), dict):
         data["error"] = data["error"] | {"at": iso(data["error"]["at"])}
     for key in REQUIRED_KEYS.get(event.type, ()):
@@ -97,8 +97,8 @@ def _data(event: Event) -> dict[str, Any]:
     return data
 
 
-def _snapshot(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a stored snapshot of the job to API names and times."""
+def _resync_data(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the stored state of a job to API names and times."""
     error = data.get("error")
     fields = {
         to_camel(name): iso(value) if name.endswith("_at") and isinstance(value, int) else value
@@ -120,27 +120,27 @@ def sse_message(event: str, data: str, event_id: str | None = None) -> bytes:
     return f"{id_field}event: {event}\ndata: {data}\n\n".encode()
 
 
-def event_line(event: Event, codec: Codec) -> EventLine:
-    """Format any event but the final one, which needs a `StreamFormatter`."""
-    return EventLine(decode_event(event, codec), event)
+def encode_event(event: Event, codec: Codec) -> EncodedEvent:
+    """Encode any event but the final one, which needs an `EventEncoder`."""
+    return EncodedEvent(decode_event(event, codec), event)
 
 
-class StreamFormatter:
-    """Formats the events that follow `after`; the final one summarizes all events of the job."""
+class EventEncoder:
+    """Encodes the events of a job after `after`; the final one summarizes all events."""
 
     def __init__(self, store: Store, codec: Codec, job_id: UUID, after: int) -> None:
         self._store = store
         self._codec = codec
         self._job_id = job_id
-        self._formatter = EventFormatter(codec)
+        self._decoder = EventDecoder(codec)
         self._from_start = after == 0
 
-    def remember(self, line: EventLine) -> None:
-        """Include a line that was formatted elsewhere in the summary."""
-        self._formatter.collect(line.event)
+    def collect(self, encoded: EncodedEvent) -> None:
+        """Include an event that was encoded elsewhere in the summary."""
+        self._decoder.collect(encoded.event)
 
-    async def format(self, event: Event) -> EventLine:
+    async def encode(self, event: Event) -> EncodedEvent:
         if event.final and not self._from_start:  # the summary needs the earlier events
-            self._formatter = EventFormatter(self._codec)
-            await self._formatter.catch_up(self._store, self._job_id, event.seq - 1)
-        return EventLine(self._formatter.format(event), event)
+            self._decoder = EventDecoder(self._codec)
+            await self._decoder.catch_up(self._store, self._job_id, event.seq - 1)
+        return EncodedEvent(self._decoder.decode(event), event)

@@ -1,20 +1,20 @@
-"""Checks of every request: body limits, authentication, error responses, security headers."""
+"""The class of all routes: authentication, error responses, security headers."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from windlass.server.auth.authenticator import PUBLIC_CALLER, Credential, Permission
-from windlass.server.config import ServerConfig
+from windlass.server.auth.authenticator import Credential
+from windlass.server.auth.caller import PUBLIC_CALLER
+from windlass.server.auth.permissions import Permission
 from windlass.server.context import RequestContext, ServerContext
-from windlass.server.drain_body import BodyReceiver
-from windlass.server.problems import ApiError, problem_response
+from windlass.server.problem_details import ApiError, problem_response
+from windlass.server.request_body import BodyReceiver, LimitedRequest
 
 SECURITY_HEADERS = {
     "Cache-Control": "no-store",
@@ -27,71 +27,6 @@ _RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in SECUR
 MAX_PUBLIC_BODY = 4096  # bytes of a body without authentication
 MAX_QUERY_PARAMETERS = 500
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-
-
-class LimitedRequest(Request):
-    """A request with limits on the size, the duration and the JSON depth of its body."""
-
-    def __init__(self, request: Request, max_body: int, config: ServerConfig) -> None:
-        super().__init__(request.scope, request.receive)
-        self._max_body = max_body
-        self._max_depth = config.max_json_depth
-        self._timeout = config.read_timeout
-
-    async def stream(self) -> AsyncGenerator[bytes, None]:
-        size = 0
-        length = self.headers.get("content-length", "")
-        if length.isascii() and length.isdigit() and len(length) < 20:  # noqa: PLR2004 - digits
-            self._check_size(int(length))
-        async for chunk in super().stream():
-            size += len(chunk)
-            self._check_size(size)
-            yield chunk
-
-    def _check_size(self, size: int) -> None:
-        if size > self._max_body:
-            raise ApiError("too_large", f"the body exceeds the limit of {self._max_body:,} bytes")
-
-    async def body(self) -> bytes:
-        try:
-            async with asyncio.timeout(self._timeout):
-                return await super().body()
-        except TimeoutError:
-            detail = f"the body was not received within {self._timeout:g} s"
-            raise ApiError("request_timeout", detail, {"Connection": "close"}) from None
-
-    async def json(self) -> Any:
-        body = await self.body()
-        try:
-            value = json.loads(body, parse_constant=_reject_constant)
-        except RecursionError:
-            raise self._too_deep() from None
-        except UnicodeDecodeError:
-            raise ApiError("bad_request", "the body is not UTF-8") from None
-        if _deeper_than(value, self._max_depth):
-            raise self._too_deep()
-        return value
-
-    def _too_deep(self) -> ApiError:
-        return ApiError("bad_request", f"the JSON is nested deeper than {self._max_depth} levels")
-
-
-def _reject_constant(name: str) -> Any:
-    raise ApiError("bad_request", f"{name} is not valid JSON; omit it, or send null")
-
-
-def _deeper_than(value: Any, limit: int) -> bool:
-    level = [value]
-    for _ in range(limit):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not level:
-            return False
-    return True
 
 
 def protected_route_class(

@@ -1,4 +1,4 @@
-"""Schemas of queues, workers, tasks, flows, failures, limits, schedules and statistics."""
+"""Schemas of queues, workers, tasks, failures, limits, statistics and health."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from uuid import UUID
 
 from windlass.core.admission.gates import Limit
 from windlass.core.clock import SECOND, Instant, to_datetime
-from windlass.core.codec import Codec, Purpose
-from windlass.core.job.dependency import FlowPage, FlowStats
 from windlass.core.job.state import State
 from windlass.core.query.queue_rates import Rates
 from windlass.core.worker_presence import LiveWorker
 from windlass.insights.failures import FailureGroup, FailureGroups
 from windlass.insights.queues import Queue
 from windlass.limits import LimitInfo
-from windlass.schedule_records import ScheduleInfo
-from windlass.server.schemas.jobs import JobNode, ResponseModel, decode_value, shared_fields
+from windlass.server.schemas.jobs import ResponseModel, shared_fields
 from windlass.store import COUNT_CAP, Rollup
 from windlass.task_spec import TaskSpec
 
@@ -134,51 +131,6 @@ class TaskList(ResponseModel):
     tasks: Sequence[TaskView]
 
 
-class FlowSummary(ResponseModel):
-    """A flow; `counts` are by state. If `capped`, all values are of its newest 1,000 jobs."""
-
-    id: UUID
-    state: State
-    percent: int
-    counts: Mapping[str, int]
-    capped: bool
-    created_at: datetime
-    ended_at: datetime | None
-
-    @classmethod
-    def facts(cls, stats: FlowStats) -> dict[str, Any]:
-        return shared_fields(FlowSummary, stats) | {
-            "id": stats.flow_id,
-            "counts": {state.value: number for state, number in stats.counts.items()},
-        }
-
-
-class FlowPageView(ResponseModel):
-    """A page of flows, maybe short or empty; `cursor` leads to the next page, null is the end."""
-
-    flows: Sequence[FlowSummary]
-    cursor: UUID | None
-
-    @staticmethod
-    def of(page: FlowPage) -> FlowPageView:
-        flows = [FlowSummary(**FlowSummary.facts(one)) for one in page.flows]
-        return FlowPageView(flows=flows, cursor=page.cursor)
-
-
-class FlowView(FlowSummary):
-    """A flow with its newest jobs, up to `limit`; counts are of all jobs.
-
-    `dependsOn` has the first 20 dependencies of a job; `moreParents` if any job has more.
-    """
-
-    jobs: Sequence[JobNode]
-    more_parents: bool
-
-    @staticmethod
-    def of(stats: FlowStats, jobs: Sequence[JobNode], *, more: bool) -> FlowView:
-        return FlowView(**FlowView.facts(stats), jobs=jobs, more_parents=more)
-
-
 class FailureGroupView(ResponseModel):
     """Failed jobs of one task with the same error; type, message and job are of the last one.
 
@@ -224,13 +176,6 @@ class FailureList(ResponseModel):
         )
 
 
-class FlowActionView(ResponseModel):
-    """Result of a flow action; `jobs` is the number of affected jobs."""
-
-    id: UUID
-    jobs: int
-
-
 class LimitSettings(ResponseModel):
     """Maximum of running jobs, and of starts within any `period` seconds."""
 
@@ -270,40 +215,6 @@ _LIMITS = ("limit", "declared", "override")
 
 class LimitList(ResponseModel):
     limits: Sequence[LimitView]
-
-
-class ScheduleView(ResponseModel):
-    """A schedule; `nextTicks` has five ticks, none while paused.
-
-    `lastJobId` is null if that job was deleted. `sealed`: the server lacks the key to decrypt the
-    arguments.
-    """
-
-    name: str
-    task: str
-    queue: str
-    arguments: Any
-    sealed: bool
-    cron: str | None
-    every: float | None
-    tz: str
-    missed: str
-    paused: bool
-    declared: bool
-    last_tick: datetime | None
-    last_job_id: UUID | None
-    next_tick: datetime | None
-    next_ticks: Sequence[datetime]
-
-    @staticmethod
-    def from_schedule(info: ScheduleInfo, codec: Codec, *, kept: bool) -> ScheduleView:
-        arguments, sealed = decode_value(codec, info.payload, Purpose.PAYLOAD)
-        facts = shared_fields(ScheduleView, info) | {"arguments": arguments, "sealed": sealed}
-        return ScheduleView(**facts if kept else facts | {"last_job_id": None})
-
-
-class ScheduleList(ResponseModel):
-    schedules: Sequence[ScheduleView]
 
 
 class StatsGroupBy(StrEnum):
