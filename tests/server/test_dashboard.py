@@ -23,7 +23,7 @@ def web(served: Served) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_every_page_is_one_document_that_runs_only_what_is_our_own(web: httpx.Client) -> None:
+def test_every_page_has_a_policy_that_allows_only_own_resources(web: httpx.Client) -> None:
     for path in dashboard.PAGES:
         answer = web.get(f"/{path}".replace("{id}", "x"), headers=HTML)
         assert answer.status_code == 200
@@ -38,7 +38,7 @@ def test_every_page_is_one_document_that_runs_only_what_is_our_own(web: httpx.Cl
         assert f'<base href="{base}">' in answer.text
 
 
-def test_what_a_page_loads_is_there_packed_and_kept_for_ever(web: httpx.Client) -> None:
+def test_assets_of_a_page_are_compressed_and_immutable(web: httpx.Client) -> None:
     found = set(SENT.findall(web.get("/").text))
     assert {one.rpartition(".")[2] for one in found} == {"css", "js", "svg"}
     for one in found:
@@ -54,14 +54,16 @@ def test_what_a_page_loads_is_there_packed_and_kept_for_ever(web: httpx.Client) 
     assert gzip.decompress(kept.gzipped) == kept.body
 
 
-def test_files_of_another_release_and_files_that_are_none_are_not_there(web: httpx.Client) -> None:
+def test_unknown_assets_and_assets_of_another_release_are_not_found(web: httpx.Client) -> None:
     digest = dashboard.assets().digest
     for path in ("000000000000/app.js", f"{digest}/nothing.js", f"{digest}/..%2f..%2fdashboard.py"):
         answer = web.get(f"/assets/{path}", headers=HTML)
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
-def test_a_person_who_is_lost_sees_a_page_and_a_program_a_problem(web: httpx.Client) -> None:
+def test_an_unknown_path_returns_a_page_to_browsers_and_a_problem_to_programs(
+    web: httpx.Client,
+) -> None:
     page = web.get("/no/such/page", headers=HTML)
     assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
     assert '<base href="../../">' in page.text
@@ -70,7 +72,7 @@ def test_a_person_who_is_lost_sees_a_page_and_a_program_a_problem(web: httpx.Cli
         assert (answer.status_code, answer.json()["code"]) == (404, "no_route")
 
 
-def test_a_slash_too_many_leads_to_the_page_and_to_nobody_elses(web: httpx.Client) -> None:
+def test_a_trailing_slash_redirects_within_the_server(web: httpx.Client) -> None:
     for path, right in (
         ("/jobs/?state=failed", "/jobs?state=failed"),
         ("/flows/a%3Fb%2Fc/", "/flows/a%3Fb%2Fc"),
@@ -86,7 +88,7 @@ def test_a_slash_too_many_leads_to_the_page_and_to_nobody_elses(web: httpx.Clien
         assert web.get(path, headers=HTML).status_code == 404
 
 
-def test_an_address_is_given_back_as_a_header_can_hold_it() -> None:
+def test_a_redirect_location_is_percent_encoded() -> None:
     scope = {
         "type": "http", "method": "GET", "path": "/jobs/", "raw_path": b"/jobs/", "root_path": "",
         "query_string": "q=→#\r\n".encode(), "headers": [(b"accept", b"text/html")],
@@ -96,7 +98,7 @@ def test_an_address_is_given_back_as_a_header_can_hold_it() -> None:
     assert led.headers["location"] == "../jobs?q=%E2%86%92%23%0D%0A"
 
 
-def test_what_is_wrong_with_arguments_is_told_by_their_names(web: httpx.Client) -> None:
+def test_invalid_arguments_are_reported_by_field(web: httpx.Client) -> None:
     def wrong(**arguments: object) -> list[str]:
         answer = web.post("/api/jobs", json={"task": "add", "arguments": arguments})
         assert answer.status_code == 422
@@ -107,7 +109,7 @@ def test_what_is_wrong_with_arguments_is_told_by_their_names(web: httpx.Client) 
     assert wrong(a=1, c=2) == ["arguments.c"]
 
 
-def test_a_task_tells_its_defaults_and_a_caller_their_rights(web: httpx.Client) -> None:
+def test_tasks_show_their_defaults_and_sessions_their_permissions(web: httpx.Client) -> None:
     tasks = {one["name"]: one for one in web.get("/api/tasks").json()["tasks"]}
     assert tasks["add"]["arguments"]["properties"]["b"]["default"] == 0
     assert "default" not in tasks["add"]["arguments"]["properties"]["a"]

@@ -57,7 +57,7 @@ def web(served: Served) -> Iterator[httpx.Client]:
 @given(
     route=st.sampled_from(FINITE_ROUTES), body=BODY, params=PARAMS, known=st.booleans(), name=TEXT
 )
-def test_nonsense_is_answered_as_promised(
+def test_random_requests_get_documented_responses(
     web: httpx.Client, *, route: Route, body: Any, params: dict[str, str], known: bool, name: str
 ) -> None:
     job = enqueue(web, "add", a=1)["id"] if known else str(uuid4())
@@ -76,7 +76,7 @@ def test_nonsense_is_answered_as_promised(
         assert {"type", "title", "status", "detail", "advice", "code"} <= told.keys()
 
 
-def test_half_a_character_is_told_and_not_stumbled_over(web: httpx.Client) -> None:
+def test_lone_surrogates_are_rejected_with_a_problem(web: httpx.Client) -> None:
     bodies = [
         {"task": "\ud800"},
         {"\ud800": 1},

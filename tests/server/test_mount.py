@@ -74,7 +74,7 @@ def check(web: httpx.Client, prefix: str) -> None:
     assert web.get(f"{prefix}/api/jobs/x").status_code == 422
 
 
-def test_it_is_mounted_in_another_application(app: Windlass) -> None:
+def test_the_app_can_be_mounted_in_another_application(app: Windlass) -> None:
     api = own()
     api.mount("/windlass", app.asgi(OPEN))
     with running(api) as web:
@@ -82,7 +82,7 @@ def test_it_is_mounted_in_another_application(app: Windlass) -> None:
         assert web.get("/windlass/nothing").json()["code"] == "no_route"
 
 
-def test_its_routes_are_included_in_another_application(app: Windlass) -> None:
+def test_the_router_can_be_included_in_another_application(app: Windlass) -> None:
     api = own()
     api.include_router(app.router(OPEN))
     with running(api) as web:
@@ -105,7 +105,7 @@ def test_two_apps_in_one_process_keep_their_jobs_apart(app: Windlass, tmp_path: 
     other.close()
 
 
-def test_unless_told_otherwise_it_asks_for_keys(app: Windlass) -> None:
+def test_keys_are_required_by_default(app: Windlass) -> None:
     api = own()
     api.include_router(app.router())
     api.mount("/windlass", app.asgi())
@@ -114,7 +114,7 @@ def test_unless_told_otherwise_it_asks_for_keys(app: Windlass) -> None:
         assert web.get("/windlass/api/jobs").status_code == 401
 
 
-def test_what_middleware_refuses_is_not_enqueued(app: Windlass) -> None:
+def test_a_job_rejected_by_middleware_is_not_enqueued(app: Windlass) -> None:
     @app.middleware
     def guard(new_job: Any) -> Any:
         if b"13" in new_job.payload:
@@ -129,7 +129,7 @@ def test_what_middleware_refuses_is_not_enqueued(app: Windlass) -> None:
         assert len(web.get("/api/jobs").json()["jobs"]) == 1
 
 
-def test_without_fastapi_the_message_says_what_to_install(tmp_path: Path) -> None:
+def test_without_fastapi_the_error_names_the_package_to_install(tmp_path: Path) -> None:
     code = """
 import sys
 sys.modules["fastapi"] = None
@@ -149,7 +149,7 @@ app.close()
     )
 
 
-def test_the_command_line_loads_no_web_package_until_it_serves(tmp_path: Path) -> None:
+def test_the_command_line_does_not_import_web_packages(tmp_path: Path) -> None:
     code = """
 import json, sys
 import windlass.cli
@@ -182,7 +182,7 @@ uvicorn.run(api, port=int(sys.argv[2]), log_level="warning")
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
-def test_somebody_elses_server_stops_though_a_stream_is_open(
+def test_an_embedding_server_stops_with_open_streams(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     port = free_port()

@@ -62,7 +62,7 @@ WHO = [(Role.ADMIN, None, 3), (Role.OPERATOR, "alice", 1), (Role.WORKER, None, 1
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
 @pytest.mark.parametrize(("role", "owner", "examples"), WHO)
-def test_every_route_answers_as_its_document_says(
+def test_every_route_responds_as_documented(
     asked: Served, role: Role, owner: str | None, examples: int, mode: GenerationMode
 ) -> None:
     key = asked.key(role, owner=owner)
@@ -96,7 +96,7 @@ MAKING: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("noun", list(LINKED))
-def test_what_was_made_can_be_followed_by_its_links(tmp_path: Path, noun: str) -> None:
+def test_created_resources_can_be_read_through_their_links(tmp_path: Path, noun: str) -> None:
     """From an empty store each time, and open, so that the same requests have the same answers."""
     app = make_app(tmp_path, "memory:")
     with serving(tmp_path, ServerConfig(auth=AuthMode.OPEN, rate=0), app=app) as served:

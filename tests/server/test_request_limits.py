@@ -68,7 +68,7 @@ def all_of(sock: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("path", ["/api/jobs", "/api/jobs/batch", "/api/schedules", "/api/keys",
                                   "/api/worker/claim", "/api/jobs/actions"])  # fmt: skip
-def test_a_body_that_is_too_large_is_refused_on_every_route(web: httpx.Client, path: str) -> None:
+def test_a_body_that_is_too_large_is_rejected_on_every_route(web: httpx.Client, path: str) -> None:
     body = json.dumps({"task": "x" * 200_000}).encode()
     assert told(web.post(path, content=body, headers=JSON)) == (413, "too_large")
     pieces = (b"[" * 10_000 for _ in range(20))  # whose length nobody knows before
@@ -76,7 +76,7 @@ def test_a_body_that_is_too_large_is_refused_on_every_route(web: httpx.Client, p
 
 
 @pytest.mark.parametrize(("header", "status"), [("X: y", 413), ("Authorization: Bearer z", 401)])
-def test_who_is_refused_in_the_middle_is_heard_out_and_gets_the_answer(
+def test_the_rest_of_a_rejected_body_is_drained_before_the_response(
     small: Served, web: httpx.Client, header: str, status: int
 ) -> None:
     """The connection of HTTP/1.0, as of nginx, ends with the answer: too early is a reset."""
@@ -91,7 +91,9 @@ def test_who_is_refused_in_the_middle_is_heard_out_and_gets_the_answer(
         assert all_of(sock).startswith(f"HTTP/1.1 {status}".encode())
 
 
-def test_a_length_that_is_said_is_enough_to_be_refused(small: Served, web: httpx.Client) -> None:
+def test_a_content_length_that_is_too_large_is_rejected_at_once(
+    small: Served, web: httpx.Client
+) -> None:
     with wire(small) as sock:
         sock.sendall(
             b"POST /api/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -101,7 +103,9 @@ def test_a_length_that_is_said_is_enough_to_be_refused(small: Served, web: httpx
 
 
 @pytest.mark.parametrize(("opening", "closing_"), [("[", "]"), ('{"a":', "}")])
-def test_json_that_is_too_deep_is_refused(web: httpx.Client, opening: str, closing_: str) -> None:
+def test_json_that_is_nested_too_deeply_is_rejected(
+    web: httpx.Client, opening: str, closing_: str
+) -> None:
     for depth in (11, 15_000):
         deep = opening * depth + "1" + closing_ * depth
         body = f'{{"task": "add", "arguments": {{"a": {deep}}}}}'
@@ -120,13 +124,13 @@ BATCHES: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("path", "body"), BATCHES)
-def test_a_batch_that_is_too_long_is_refused(
+def test_a_batch_that_is_too_long_is_rejected(
     web: httpx.Client, path: str, body: dict[str, Any]
 ) -> None:
     assert told(web.post(path, json=body)) == (422, "invalid_argument")
 
 
-def test_a_list_by_too_many_names_is_refused(web: httpx.Client) -> None:
+def test_a_filter_with_too_many_values_is_rejected(web: httpx.Client) -> None:
     names: list[tuple[str, Any]] = [("queue", f"q{n}") for n in range(101)]
     assert told(web.get("/api/jobs", params=names)) == (422, "invalid_argument")
     jobs = ",".join(f"01890a5d-ac96-774b-bcce-b3020{n:07d}:0" for n in range(101))
@@ -134,7 +138,7 @@ def test_a_list_by_too_many_names_is_refused(web: httpx.Client) -> None:
     assert told(answer) == (422, "invalid_argument")
 
 
-def test_to_name_something_twice_is_no_mistake(web: httpx.Client) -> None:
+def test_repeated_filter_values_are_allowed(web: httpx.Client) -> None:
     twice = {"state": ["queued", "queued"], "queue": ["q", "q"]}
     assert web.get("/api/jobs", params=twice).status_code == 200
     key = {"name": "k", "roles": ["viewer", "viewer"], "expiresIn": "-"}
@@ -143,14 +147,16 @@ def test_to_name_something_twice_is_no_mistake(web: httpx.Client) -> None:
     assert told(web.get("/api/jobs", params=same)) == (422, "invalid_argument")
 
 
-def test_thousands_of_parameters_are_told_as_one_mistake(web: httpx.Client) -> None:
+def test_thousands_of_parameters_cause_one_error(web: httpx.Client) -> None:
     names = "&".join(f"x{n}" for n in range(5000))
     assert told(web.get(f"/api/jobs?{names}")) == (400, "bad_request")
     assert told(web.get("/api/jobs?x&y")) == (422, "invalid_argument")
 
 
 @pytest.mark.parametrize("where", ["address", "query", "header", "headers", "line"])
-def test_a_head_that_is_too_large_is_refused(small: Served, web: httpx.Client, where: str) -> None:
+def test_a_request_head_that_is_too_large_is_rejected(
+    small: Served, web: httpx.Client, where: str
+) -> None:
     much = b"x" * (2 * MAX_HEAD)
     head = {
         "address": b"GET /" + much + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -169,13 +175,13 @@ def test_a_head_that_is_too_large_is_refused(small: Served, web: httpx.Client, w
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /api/jobs HTTP/1.1\r\nHost: loc"])
-def test_a_head_that_does_not_come_is_not_waited_for(hasty: Served, said: bytes) -> None:
+def test_a_connection_without_a_request_head_times_out(hasty: Served, said: bytes) -> None:
     with wire(hasty) as sock:
         sock.sendall(said)
         assert all_of(sock) == b""
 
 
-def test_a_second_head_that_does_not_come_is_not_waited_for_either(hasty: Served) -> None:
+def test_an_incomplete_second_request_head_times_out(hasty: Served) -> None:
     with wire(hasty) as sock:
         sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert sock.recv(65536).startswith(b"HTTP/1.1 200")
@@ -201,7 +207,7 @@ def trickle(sock: socket.socket) -> bytes:
     raise AssertionError("it was listened to for ever")
 
 
-def test_a_body_that_trickles_is_cut(hasty: Served) -> None:
+def test_a_body_sent_too_slowly_times_out(hasty: Served) -> None:
     with wire(hasty) as sock:
         sock.sendall(
             b"POST /api/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -212,7 +218,7 @@ def test_a_body_that_trickles_is_cut(hasty: Served) -> None:
         assert b'"code":"request_timeout"' in answer
 
 
-def test_who_goes_on_after_the_answer_is_cut(hasty: Served) -> None:
+def test_a_client_that_keeps_sending_after_the_response_is_disconnected(hasty: Served) -> None:
     """The address takes no body: the answer comes at once, and the rest is nobody's business."""
     with wire(hasty) as sock:
         sock.sendall(
@@ -221,7 +227,7 @@ def test_who_goes_on_after_the_answer_is_cut(hasty: Served) -> None:
         assert trickle(sock).startswith(b"HTTP/1.1 404")
 
 
-def test_who_is_well_is_not_cut(hasty: Served) -> None:
+def test_a_stream_outlasts_the_read_timeout(hasty: Served) -> None:
     """A stream lasts longer than anybody's patience with a request."""
     with hasty.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)
@@ -231,7 +237,7 @@ def test_who_is_well_is_not_cut(hasty: Served) -> None:
                 next(beats)
 
 
-def test_a_crowd_that_says_nothing_keeps_nobody_out(hasty: Served) -> None:
+def test_idle_connections_do_not_block_other_clients(hasty: Served) -> None:
     place = httpx.URL(hasty.url)
     with ExitStack() as stack, hasty.client() as web:
         crowd = [
@@ -242,7 +248,7 @@ def test_a_crowd_that_says_nothing_keeps_nobody_out(hasty: Served) -> None:
         assert all(all_of(sock) == b"" for sock in crowd)
 
 
-def test_there_is_no_websocket(web: httpx.Client) -> None:
+def test_websocket_upgrades_are_ignored(web: httpx.Client) -> None:
     upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
     assert web.get("/healthz", headers=upgrade).status_code == 200
 

@@ -23,7 +23,9 @@ def database() -> Iterator[str]:
     asyncio.run(execute(server, f"DROP DATABASE {name} WITH (FORCE)"))
 
 
-def test_two_servers_on_one_database_tell_the_same_story(database: str, tmp_path: Path) -> None:
+def test_clients_can_switch_between_two_servers_on_one_database(
+    database: str, tmp_path: Path
+) -> None:
     """The worker is beside one of them; every reader changes over to the other in the middle."""
     gate = tmp_path / "gate"
     with (

@@ -15,7 +15,7 @@ from windlass.stores.memory import MemoryStore
 from windlass.testing.wrapped_store import WrappedStore
 
 
-def test_a_failure_is_told_with_its_stage_its_errors_and_the_last_lines(web: httpx.Client) -> None:
+def test_a_failure_event_has_stage_errors_and_last_log_lines(web: httpx.Client) -> None:
     job = wait_for(web, enqueue(web, "refused")["id"], "failed")
     last = read(web, job["id"])[-1]
     assert last.type == "job-failed"
@@ -43,7 +43,7 @@ class Away(WrappedStore):
         return await call()
 
 
-def test_a_store_that_fails_ends_the_stream_with_an_error_event(tmp_path: Path) -> None:
+def test_a_store_failure_ends_the_stream_with_an_error_event(tmp_path: Path) -> None:
     """It has no id: whoever comes back goes on after the last event that they have."""
     app = make_app(tmp_path)
     store = Away(MemoryStore())

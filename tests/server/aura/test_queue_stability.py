@@ -25,13 +25,13 @@ def canceled(web: httpx.Client, place: Path) -> dict[str, Any]:
     return wait_for(web, job, "canceled")
 
 
-def test_01_progress_never_falls_through_a_whole_life(web: httpx.Client) -> None:
+def test_01_progress_never_decreases(web: httpx.Client) -> None:
     _, found = ended(web, "reports", percents=REPORTED)
     told = [one.data["progressPct"] for one in found if one.type == "step-progress"]
     assert told == SHOWN
 
 
-def test_02_only_allowed_moves_are_made_and_an_end_is_never_left(
+def test_02_only_allowed_transitions_happen_and_final_states_are_kept(
     web: httpx.Client, tmp_path: Path
 ) -> None:
     jobs = [ended(web, "add", a=1)[0], ended(web, "refused")[0], canceled(web, tmp_path)]
@@ -49,7 +49,7 @@ def test_02_only_allowed_moves_are_made_and_an_end_is_never_left(
         assert web.get(f"/api/jobs/{job['id']}").json() == job
 
 
-def test_03_a_report_is_cut_to_0_to_100_and_a_lower_one_changes_nothing(
+def test_03_a_report_is_clamped_to_0_to_100_and_a_lower_one_is_ignored(
     web: httpx.Client,
 ) -> None:
     for reported, shown in ((75, 75), (50, 50), (25, 50), (-10, 50), (150, 100)):
@@ -57,7 +57,7 @@ def test_03_a_report_is_cut_to_0_to_100_and_a_lower_one_changes_nothing(
         assert job["percent"] == shown
 
 
-def test_04_the_files_of_a_job_are_removed_and_one_without_any_ends_as_well(
+def test_04_the_files_of_a_job_are_removed_at_its_end(
     aura: Served, web: httpx.Client, tmp_path: Path
 ) -> None:
     job = at_forty(web, tmp_path)
@@ -70,7 +70,7 @@ def test_04_the_files_of_a_job_are_removed_and_one_without_any_ends_as_well(
     assert not any(exists(place) for place in places(aura, without["id"]))
 
 
-def test_05_instants_follow_one_another_for_a_success_and_for_a_cancel(
+def test_05_timestamps_are_in_order_for_a_success_and_a_cancel(
     web: httpx.Client, tmp_path: Path
 ) -> None:
     for job in (ended(web, "add", a=1)[0], canceled(web, tmp_path)):
@@ -79,7 +79,7 @@ def test_05_instants_follow_one_another_for_a_success_and_for_a_cancel(
         assert instants == sorted(instants)  # ISO 8601 in one zone: as texts, too
 
 
-def test_06_three_states_are_final_and_no_other(web: httpx.Client, tmp_path: Path) -> None:
+def test_06_exactly_three_states_are_final(web: httpx.Client, tmp_path: Path) -> None:
     """The stream of a final job ends, and who has all of it is told that there is no more."""
     final = [ended(web, "add", a=1)[0], ended(web, "refused")[0], canceled(web, tmp_path)]
     waiting = enqueue(web, "add", {"delay": 3600}, a=1)
@@ -97,7 +97,7 @@ def test_06_three_states_are_final_and_no_other(web: httpx.Client, tmp_path: Pat
     (again / "gate").touch()
 
 
-def test_07_a_new_job_is_queued_at_the_instant_of_its_creation(web: httpx.Client) -> None:
+def test_07_a_new_job_is_queued_when_it_is_created(web: httpx.Client) -> None:
     job = enqueue(web, "add", a=1)
     assert job["queuedAt"] == job["createdAt"] is not None
 
@@ -108,11 +108,11 @@ def check_end(web: httpx.Client, job: dict[str, Any], kind: str) -> None:
     assert (last["type"], last["at"]) == (kind, job["endedAt"])
 
 
-def test_08_a_job_that_is_done_has_its_end(web: httpx.Client) -> None:
+def test_08_a_succeeded_job_has_an_end_time(web: httpx.Client) -> None:
     check_end(web, ended(web, "add", a=1)[0], "job-completed")
 
 
-def test_09_a_job_that_succeeded_at_last_has_its_end_and_had_none_before(
+def test_09_a_retried_job_has_an_end_time_only_after_it_succeeded(
     web: httpx.Client,
 ) -> None:
     job, found = ended(web, "second time")
@@ -121,15 +121,17 @@ def test_09_a_job_that_succeeded_at_last_has_its_end_and_had_none_before(
     check_end(web, job, "job-completed")
 
 
-def test_10_a_job_that_failed_has_its_end(web: httpx.Client) -> None:
+def test_10_a_failed_job_has_an_end_time(web: httpx.Client) -> None:
     check_end(web, ended(web, "refused")[0], "job-failed")
 
 
-def test_11_a_job_that_was_canceled_has_its_end(web: httpx.Client, tmp_path: Path) -> None:
+def test_11_a_canceled_job_has_an_end_time(web: httpx.Client, tmp_path: Path) -> None:
     check_end(web, canceled(web, tmp_path), "job-cancelled")
 
 
-def test_12_the_instants_of_a_success_come_one_by_one(web: httpx.Client, tmp_path: Path) -> None:
+def test_12_the_timestamps_of_a_success_are_set_one_after_the_other(
+    web: httpx.Client, tmp_path: Path
+) -> None:
     held = enqueue(web, "video", {"hold": True}, gate=str(tmp_path / "gate"))
     assert (held["startedAt"], held["endedAt"]) == (None, None)
     web.post(f"/api/jobs/{held['id']}/submit")
@@ -142,7 +144,7 @@ def test_12_the_instants_of_a_success_come_one_by_one(web: httpx.Client, tmp_pat
     assert (done["startedAt"], done["percent"]) == (running["startedAt"], 100)
 
 
-def test_13_a_job_canceled_at_40_percent_stays_there_and_ends_at_that_instant(
+def test_13_a_job_canceled_at_40_percent_keeps_its_percent_and_ends_at_the_cancel(
     web: httpx.Client, tmp_path: Path
 ) -> None:
     job = canceled(web, tmp_path)
@@ -154,7 +156,7 @@ def test_13_a_job_canceled_at_40_percent_stays_there_and_ends_at_that_instant(
 
 
 @pytest.mark.parametrize("resumes", [True, False])
-def test_14_a_job_says_whether_it_can_be_resumed_and_after_which_step(
+def test_14_a_job_shows_whether_it_can_be_resumed_and_its_last_step(
     web: httpx.Client, tmp_path: Path, resumes: bool
 ) -> None:
     notes, mended = tmp_path / "notes", tmp_path / "mended"

@@ -17,7 +17,7 @@ from tests.server.conftest import Said, Served, exists, wait_for
 from windlass.stores.http import HttpConfig, HttpStore
 
 
-def test_a_reader_that_is_cut_off_resumes_without_loss_or_repetition(
+def test_a_disconnected_client_resumes_without_loss_or_repetition(
     web: httpx.Client, line: Proxy, tmp_path: Path
 ) -> None:
     """A long job; the network goes; the job goes on; the network comes back."""
@@ -49,7 +49,7 @@ def test_a_reader_that_is_cut_off_resumes_without_loss_or_repetition(
     assert percents(after)[-1] == 100
 
 
-def test_a_job_canceled_at_40_percent_leaves_nothing_behind(
+def test_a_job_canceled_at_40_percent_leaves_no_files(
     aura: Served, web: httpx.Client, tmp_path: Path
 ) -> None:
     job = at_forty(web, tmp_path)
@@ -65,7 +65,7 @@ def test_a_job_canceled_at_40_percent_leaves_nothing_behind(
     assert found[-1].data["message"] == "enough"
 
 
-def test_progress_never_goes_back_though_events_come_out_of_order(
+def test_progress_never_decreases_when_events_arrive_out_of_order(
     aura: Served, web: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What comes too early or again is refused, and logged; in the end all is there."""

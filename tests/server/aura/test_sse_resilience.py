@@ -33,7 +33,7 @@ BACKOFF = [1.0, 2.0, 4.0, 8.0, 16.0]
 BACK = 4  # the attempt at which the line is there again
 
 
-def test_01_event_ids_only_rise(web: httpx.Client) -> None:
+def test_01_event_ids_increase(web: httpx.Client) -> None:
     _, found = ended(web, "reports", percents=list(range(0, 100, 10)))
     ids = [tuple(int(part) for part in (one.id or "").split("-")) for one in found]
     assert len(ids) > 20
@@ -42,7 +42,7 @@ def test_01_event_ids_only_rise(web: httpx.Client) -> None:
         assert before[1] + 1 == after[1]
 
 
-def test_02_progress_never_falls_for_a_reader_whose_events_come_out_of_order(
+def test_02_progress_never_decreases_when_events_arrive_out_of_order(
     aura: Served, web: httpx.Client
 ) -> None:
     job, found = ended(web, "reports", percents=[0, 10, 25, 20, 30, 28, 50, 100])
@@ -59,7 +59,7 @@ def test_02_progress_never_falls_for_a_reader_whose_events_come_out_of_order(
     assert shown[-1] == 100
 
 
-def test_03_who_comes_back_with_the_last_event_id_gets_what_follows_it(
+def test_03_a_client_with_the_last_event_id_gets_the_following_events(
     web: httpx.Client, tmp_path: Path
 ) -> None:
     """By the header, and by the address; each time the connection breaks after one event."""
@@ -73,7 +73,7 @@ def test_03_who_comes_back_with_the_last_event_id_gets_what_follows_it(
             assert next(news) == whole[place + 1]
 
 
-def test_04_a_quiet_stream_is_kept_alive_by_comments(tmp_path: Path) -> None:
+def test_04_a_stream_without_events_sends_keepalive_comments(tmp_path: Path) -> None:
     assert ServerConfig().keepalive == 10
     config = ServerConfig(auth=AuthMode.LOCAL, keepalive=0.1)
     with serving(tmp_path, config, app=make_app(tmp_path)) as served, served.client() as web:
@@ -95,7 +95,7 @@ def test_04_a_quiet_stream_is_kept_alive_by_comments(tmp_path: Path) -> None:
         )
     ],
 )
-def test_05_to_24_a_stage_is_told_with_its_phase(
+def test_05_to_24_an_event_has_the_phase_of_its_stage(
     web: httpx.Client, number: str, stage: str, phase: str
 ) -> None:
     assert number <= "24"
@@ -104,7 +104,7 @@ def test_05_to_24_a_stage_is_told_with_its_phase(
     assert (told["stage"], told["phase"]) == (stage, phase)
 
 
-def test_25_each_type_of_event_has_its_name_and_its_data(web: httpx.Client) -> None:
+def test_25_each_event_type_has_its_name_and_its_data(web: httpx.Client) -> None:
     found = ended(web, "eventful", end="done")[1] + ended(web, "eventful", end="failed")[1]
     job = enqueue(web, "eventful", end="canceled")["id"]
     wait_for(web, job, "running")
@@ -127,7 +127,7 @@ async def at_once(_: float) -> None:
     """A pause that takes no time."""
 
 
-def test_26_a_broken_line_is_tried_again_after_1_2_4_8_and_16_seconds(
+def test_26_a_broken_connection_is_retried_after_1_2_4_8_and_16_seconds(
     web: httpx.Client, line: Proxy, tmp_path: Path
 ) -> None:
     """Whoever is back in time misses nothing; after five attempts it is given up."""

@@ -60,7 +60,7 @@ def ask(web: httpx.Client, route: Route) -> httpx.Response:
     return web.request(route.method, path, json=body)
 
 
-def test_no_route_answers_without_a_key_but_the_probes(locked: Served) -> None:
+def test_only_public_routes_work_without_a_key(locked: Served) -> None:
     with locked.client() as web:
         for route in ROUTES:
             answer = ask(web, route)
@@ -78,7 +78,7 @@ def test_no_route_answers_without_a_key_but_the_probes(locked: Served) -> None:
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_each_role_may_do_what_it_is_for_and_no_more(locked: Served, role: Role) -> None:
+def test_each_role_can_use_exactly_its_routes(locked: Served, role: Role) -> None:
     with locked.client(locked.key(role)) as web:
         for route in ROUTES:
             answer = ask(web, route)
@@ -91,14 +91,14 @@ def test_each_role_may_do_what_it_is_for_and_no_more(locked: Served, role: Role)
                 assert answer.status_code == 403, route.path
 
 
-def test_every_need_is_granted_by_somebody() -> None:
+def test_every_permission_belongs_to_a_role() -> None:
     assert {need for needs in ROLE_PERMISSIONS.values() for need in needs} | {
         Permission.PUBLIC
     } == set(Permission)
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_who_is_for_one_owner_is_told_nothing_of_all(locked: Served, role: Role) -> None:
+def test_a_key_of_one_owner_cannot_use_routes_about_all_jobs(locked: Served, role: Role) -> None:
     with locked.client(locked.key(role, owner="alice")) as web:
         for route in ROUTES:
             if route.permission in {
@@ -110,7 +110,7 @@ def test_who_is_for_one_owner_is_told_nothing_of_all(locked: Served, role: Role)
                 assert ask(web, route).status_code == 403, route.path
 
 
-def test_anothers_job_is_as_good_as_none(locked: Served) -> None:
+def test_a_job_of_another_owner_looks_like_a_missing_job(locked: Served) -> None:
     alice, bob = (
         locked.client(locked.key(Role.OPERATOR, Role.PRODUCER, owner=name))
         for name in ("alice", "bob")
@@ -140,7 +140,7 @@ def test_anothers_job_is_as_good_as_none(locked: Served) -> None:
         assert alice.get(place).json()["state"] == "queued"
 
 
-def test_a_key_of_an_owner_enqueues_for_that_owner_only(locked: Served) -> None:
+def test_a_key_of_an_owner_enqueues_only_for_that_owner(locked: Served) -> None:
     with locked.client(locked.key(Role.PRODUCER, owner="carol", team="blue")) as web:
         job = enqueue(web, "add", {"owner": "carol"}, a=1)
         assert (job["owner"], job["team"]) == ("carol", "blue")
@@ -151,7 +151,7 @@ def test_a_key_of_an_owner_enqueues_for_that_owner_only(locked: Served) -> None:
             assert answer.json()["errors"][0]["field"] == field
 
 
-def test_a_team_sees_its_own_jobs(locked: Served) -> None:
+def test_a_key_of_a_team_sees_only_jobs_of_that_team(locked: Served) -> None:
     red, other = (locked.client(locked.key(Role.PRODUCER, team=name)) for name in ("red", "other"))
     with red, other:
         job = enqueue(red, "add", a=1)
@@ -160,7 +160,7 @@ def test_a_team_sees_its_own_jobs(locked: Served) -> None:
         assert [one["id"] for one in red.get("/api/jobs").json()["jobs"]] == [job["id"]]
 
 
-def test_what_another_team_of_the_owner_has_is_neither_told_nor_touched(locked: Served) -> None:
+def test_a_job_of_another_team_of_the_owner_is_neither_returned_nor_changed(locked: Served) -> None:
     blue, red = (
         locked.client(locked.key(Role.PRODUCER, owner="gina", team=name))
         for name in ("blue", "red")
@@ -195,18 +195,18 @@ def test_two_owners_may_use_the_same_idempotency_key(locked: Served) -> None:
     "header",
     ["Bearer nonsense", "Bearer wl_000000000000_" + "A" * 43, "Basic dTpw", "Bearer", ""],
 )
-def test_a_wrong_key_is_refused(locked: Served, header: str) -> None:
+def test_an_invalid_key_is_rejected(locked: Served, header: str) -> None:
     with locked.client(headers={"Authorization": header}) as web:
         assert web.get("/api/jobs").status_code == 401
 
 
-def test_a_right_id_with_a_wrong_secret_is_refused(locked: Served) -> None:
+def test_a_valid_key_id_with_a_wrong_secret_is_rejected(locked: Served) -> None:
     key = locked.key(Role.ADMIN)
     with locked.client(key[:-1] + ("A" if key[-1] != "A" else "B")) as web:
         assert web.get("/api/jobs").status_code == 401
 
 
-def test_the_store_does_not_hold_the_secret(locked: Served) -> None:
+def test_the_store_does_not_keep_the_secret_of_a_key(locked: Served) -> None:
     key = locked.key(Role.ADMIN)
     secret = key.split("_", 2)[2]
 
@@ -224,7 +224,7 @@ def revoke(served: Served, key_id: str) -> None:
     served.app.sync.call(work())
 
 
-def test_a_revoked_key_is_refused_and_its_open_stream_ends(locked: Served) -> None:
+def test_a_revoked_key_is_rejected_and_its_open_stream_ends(locked: Served) -> None:
     token, key_id = locked.key_and_id(Role.PRODUCER)
     with locked.client(token) as web, ThreadPoolExecutor(1) as pool:
         job = enqueue(web, "add", {"hold": True}, a=1)
@@ -241,13 +241,13 @@ def test_a_revoked_key_is_refused_and_its_open_stream_ends(locked: Served) -> No
         assert (answer.status_code, "revoked" in answer.json()["detail"]) == (401, True)
 
 
-def test_a_revoked_key_is_gone_everywhere_within_five_seconds() -> None:
+def test_a_revocation_takes_effect_within_five_seconds() -> None:
     from windlass.server.streaming import access_recheck  # noqa: PLC0415
 
     assert ServerConfig().key_cache_ttl + access_recheck.INTERVAL < 5
 
 
-def test_what_is_refused_counts_as_asked(tmp_path: Path) -> None:
+def test_forbidden_requests_count_toward_the_rate_limit(tmp_path: Path) -> None:
     with (
         serving(tmp_path, ServerConfig(rate=0.001, burst=2)) as served,
         served.client(served.key(Role.VIEWER)) as web,
@@ -255,7 +255,7 @@ def test_what_is_refused_counts_as_asked(tmp_path: Path) -> None:
         assert [web.get("/api/keys").status_code for _ in range(3)] == [403, 403, 429]
 
 
-def test_a_key_that_has_expired_is_refused(locked: Served) -> None:
+def test_an_expired_key_is_rejected(locked: Served) -> None:
     async def make() -> str:
         keys = ApiKeys(locked.app.client().store)
         return (await keys.create("brief", [Role.VIEWER], expires_in=0.000001))[1]
@@ -265,7 +265,7 @@ def test_a_key_that_has_expired_is_refused(locked: Served) -> None:
         assert (answer.status_code, "expired" in answer.json()["detail"]) == (401, True)
 
 
-def test_a_local_server_is_open_until_there_is_a_key_and_stays_locked(tmp_path: Path) -> None:
+def test_a_local_server_requires_keys_permanently_after_the_first_key(tmp_path: Path) -> None:
     with serving(tmp_path, ServerConfig(auth=AuthMode.LOCAL, key_cache_ttl=0.05)) as served:
         with served.client() as web:
             assert web.get("/api/jobs").status_code == 200
@@ -277,7 +277,7 @@ def test_a_local_server_is_open_until_there_is_a_key_and_stays_locked(tmp_path: 
             assert web.get("/api/jobs").status_code == 401
 
 
-def test_a_name_that_is_not_the_servers_is_refused_where_no_key_is_asked_for(
+def test_a_foreign_host_name_is_rejected(
     tmp_path: Path,
 ) -> None:
     """A page whose name leads to 127.0.0.1 must not act for the one who looks at it."""
@@ -306,7 +306,7 @@ def test_a_name_that_is_not_the_servers_is_refused_where_no_key_is_asked_for(
         ({}, 201),
     ],
 )
-def test_pages_of_other_sites_can_change_nothing(
+def test_pages_of_other_sites_cannot_change_anything(
     served: Served, headers: dict[str, str], status: int
 ) -> None:
     with served.client() as web:
@@ -316,7 +316,7 @@ def test_pages_of_other_sites_can_change_nothing(
         assert web.post("/api/jobs", json=body, headers=own).status_code == 201
 
 
-def test_every_answer_carries_the_headers_of_safety(locked: Served) -> None:
+def test_every_response_has_the_security_headers(locked: Served) -> None:
     with locked.client(locked.key(Role.ADMIN)) as web:
         for path in ("/api/jobs", "/nothing", "/healthz", f"/api/jobs/{uuid4()}"):
             headers = web.get(path).headers
@@ -327,7 +327,7 @@ def test_every_answer_carries_the_headers_of_safety(locked: Served) -> None:
         assert web.get("/api/jobs").headers["x-frame-options"] == "DENY"
 
 
-def test_what_somebody_did_is_on_record_before_it_is_done(locked: Served) -> None:
+def test_actions_are_audited(locked: Served) -> None:
     token, key_id = locked.key_and_id(Role.ADMIN)
     with locked.client(token) as web:
         job = enqueue(web, "add", a=1)
@@ -347,7 +347,7 @@ def test_what_somebody_did_is_on_record_before_it_is_done(locked: Served) -> Non
         assert not any(one["keyId"] == key_id for one in older["entries"])
 
 
-def test_a_local_server_takes_nobody_from_elsewhere_for_somebody_here(tmp_path: Path) -> None:
+def test_a_forwarded_request_does_not_count_as_local(tmp_path: Path) -> None:
     """A proxy on this machine that says for whom it asks does not lend its own place."""
     with serving(tmp_path) as served, served.client() as web:
         assert web.get("/api/jobs").status_code == 200
@@ -361,7 +361,7 @@ SIGNS = [
 ]  # fmt: skip
 
 
-def test_who_comes_by_a_proxy_is_not_taken_for_somebody_here(tmp_path: Path) -> None:
+def test_a_proxied_request_does_not_count_as_local(tmp_path: Path) -> None:
     """Whatever the proxy says of them: it may only pass on what they said themselves."""
     rest = "Host: localhost\r\nConnection: close\r\n"
     ways = [(f"HTTP/1.1\r\n{sign}\r\n{rest}", sign.partition(":")[0].lower()) for sign in SIGNS]
@@ -390,7 +390,7 @@ def spoken(served: Served, text: str) -> tuple[int, bytes]:
     return int(head.split()[1]), body
 
 
-def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
+def test_a_rate_limited_request_gets_retry_after(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.KEYS, rate=0.001, burst=3)
     with serving(tmp_path, config) as served:
         with served.client(served.key(Role.VIEWER)) as web:
@@ -404,7 +404,7 @@ def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
             assert [one.status_code for one in found] == [201, 201, 201, 429]
 
 
-def test_a_pace_is_kept_in_the_long_run_and_bursts_are_let_through() -> None:
+def test_the_rate_limiter_keeps_the_rate_and_allows_bursts() -> None:
     now = 0.0
     pace = RateLimiter(rate=2, burst=4, clock=lambda: now)
     assert [pace.take("a") for _ in range(4)] == [0, 0, 0, 0]
@@ -432,7 +432,7 @@ class Counting(WrappedStore):
         return await call()
 
 
-async def test_a_thousand_streams_of_one_key_ask_for_it_once() -> None:
+async def test_a_thousand_streams_of_one_key_read_the_key_once() -> None:
     store = Counting(MemoryStore())
     key, _ = await ApiKeys(store).create("k", [Role.VIEWER])
     auth = Authenticator(lambda: store, ServerConfig(key_cache_ttl=60.0))

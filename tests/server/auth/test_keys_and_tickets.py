@@ -21,7 +21,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield one
 
 
-def test_an_admin_makes_lists_and_revokes_keys(locked: Served) -> None:
+def test_an_admin_creates_lists_and_revokes_keys(locked: Served) -> None:
     with locked.client(locked.key(Role.ADMIN)) as web:
         body = {"name": "ci", "roles": ["producer"], "owner": "o", "expiresIn": "90d"}
         made = web.post("/api/keys", json=body)
@@ -49,12 +49,12 @@ def test_an_admin_makes_lists_and_revokes_keys(locked: Served) -> None:
      {"name": "x", "roles": ["viewer"], "expiresIn": "?"}],
     ids=str,
 )  # fmt: skip
-def test_a_key_that_is_wrong_is_not_made(locked: Served, body: dict[str, object]) -> None:
+def test_an_invalid_key_request_is_rejected(locked: Served, body: dict[str, object]) -> None:
     with locked.client(locked.key(Role.ADMIN)) as web:
         assert web.post("/api/keys", json=body).status_code == 422
 
 
-def test_a_ticket_opens_one_stream_and_nothing_else(locked: Served) -> None:
+def test_a_ticket_opens_one_stream_only(locked: Served) -> None:
     with locked.client(locked.key(Role.PRODUCER, owner="a")) as web, locked.client() as browser:
         job = enqueue(web, "add", a=1)
         web.post(f"/api/jobs/{job['id']}/cancel")
@@ -73,7 +73,7 @@ def test_a_ticket_opens_one_stream_and_nothing_else(locked: Served) -> None:
             assert answer.status_code == 401
 
 
-def test_a_ticket_sees_what_its_key_sees_and_ends_with_it(locked: Served) -> None:
+def test_a_ticket_has_the_scope_of_its_key_and_ends_with_it(locked: Served) -> None:
     token, key_id = locked.key_and_id(Role.PRODUCER, owner="b")
     with (
         locked.client(token) as web,
@@ -92,7 +92,7 @@ def test_a_ticket_sees_what_its_key_sees_and_ends_with_it(locked: Served) -> Non
         assert answer.status_code == 401
 
 
-def test_of_many_who_bring_the_same_ticket_one_is_let_in(locked: Served) -> None:
+def test_one_of_many_concurrent_uses_of_a_ticket_is_accepted(locked: Served) -> None:
     with locked.client(locked.key(Role.PRODUCER)) as web:
         job = enqueue(web, "add", a=1)
         for _ in range(5):
@@ -106,10 +106,10 @@ def test_of_many_who_bring_the_same_ticket_one_is_let_in(locked: Served) -> None
                 assert sorted(pool.map(bring, range(8))) == [200] + [401] * 7
 
 
-def test_a_ticket_is_good_for_a_minute_at_most() -> None:
+def test_a_ticket_is_valid_for_at_most_a_minute() -> None:
     assert LIFETIME <= 60
 
 
-def test_where_no_key_is_asked_for_there_are_no_tickets(served: Served) -> None:
+def test_a_server_without_keys_issues_no_tickets(served: Served) -> None:
     with served.client() as web:
         assert web.post("/api/tickets").status_code == 409

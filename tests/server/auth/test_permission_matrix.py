@@ -347,7 +347,7 @@ def test_every_route_has_a_rule(place: Place) -> None:
     assert named == sorted(answered - protocol - pages)
 
 
-def test_everybody_may_do_what_they_are_for_and_no_more(place: Place) -> None:
+def test_every_caller_gets_the_expected_status_on_every_route(place: Place) -> None:
     faults: list[str] = []
     with place.served.client() as web:
         for asker in askers(place):
@@ -358,7 +358,7 @@ def test_everybody_may_do_what_they_are_for_and_no_more(place: Place) -> None:
     assert not faults, "\n" + "\n".join(faults)
 
 
-def test_lists_and_actions_reach_no_further_than_one_sees(place: Place) -> None:
+def test_lists_and_bulk_actions_include_only_visible_jobs(place: Place) -> None:
     jobs = place.jobs()
     for owner, team in [("alice", "red"), ("alice", None), (None, "red"), (None, None)]:
         asker = Asker("", owner=owner, team=team)
@@ -384,7 +384,7 @@ async def rows_of(place: Place, ids: list[str]) -> list[JobRow | None]:
     return await place.served.app.client().store.get([UUID(one) for one in ids])
 
 
-def test_a_store_of_the_matrix_notices_writes(place: Place) -> None:
+def test_the_recording_store_records_writes(place: Place) -> None:
     """Else nothing above would show that nothing was written."""
     with place.served.client(place.key(Role.ADMIN, None, None)[0]) as web:
         place.writes.clear()

@@ -198,7 +198,7 @@ def _plain(value: Any) -> Any:
 
 @pytest.mark.parametrize("interface", [Api, Protocol])
 @pytest.mark.parametrize(("owner", "team"), KEYS)
-def test_both_interfaces_apply_the_same_rule(
+def test_api_and_store_protocol_apply_the_same_scope_rules(
     locked: Served, interface: type[Api | Protocol], owner: str | None, team: str | None
 ) -> None:
     key = make_key(locked, Role.PRODUCER, owner=owner, team=team)

@@ -46,7 +46,7 @@ def signed_in(served: Served, key: str) -> Iterator[httpx.Client]:
         yield web
 
 
-def test_a_key_signs_a_browser_in(locked: Served, key: str) -> None:
+def test_signing_in_with_a_key_sets_a_session_cookie(locked: Served, key: str) -> None:
     with locked.client() as web:
         answer = web.post("/api/session", json={"key": key})
         assert answer.status_code == 201
@@ -63,7 +63,7 @@ def test_a_key_signs_a_browser_in(locked: Served, key: str) -> None:
         assert web.get("/api/jobs").status_code == 200  # with the cookie alone
 
 
-def test_a_bearer_key_signs_in_as_well(locked: Served, key: str) -> None:
+def test_signing_in_with_a_bearer_header_sets_a_session_cookie(locked: Served, key: str) -> None:
     with locked.client(key) as web:
         answer = web.post("/api/session")
         assert answer.status_code == 201
@@ -72,12 +72,12 @@ def test_a_bearer_key_signs_in_as_well(locked: Served, key: str) -> None:
         assert web.get("/api/session").json()["by"] == "session"
 
 
-def test_by_https_the_cookie_goes_by_https_only(locked: Served, key: str) -> None:
+def test_the_cookie_of_an_https_request_is_secure(locked: Served, key: str) -> None:
     with locked.client(key, headers={"X-Forwarded-Proto": "https"}) as web:
         assert cookie_of(web.post("/api/session"))["secure"]
 
 
-def test_what_is_kept_is_not_what_the_browser_has(locked: Served, key: str) -> None:
+def test_the_store_keeps_only_a_hash_of_the_session(locked: Served, key: str) -> None:
     with signed_in(locked, key) as web:
         secret = web.cookies[COOKIE]
 
@@ -90,7 +90,7 @@ def test_what_is_kept_is_not_what_the_browser_has(locked: Served, key: str) -> N
 
 
 @pytest.mark.parametrize("wrong", ["", "wl_000000000000_" + "A" * 43, "x" * 200])
-def test_a_wrong_key_signs_nobody_in(locked: Served, wrong: str) -> None:
+def test_signing_in_with_an_invalid_key_is_rejected(locked: Served, wrong: str) -> None:
     with locked.client() as web:
         answer = web.post("/api/session", json={"key": wrong})
         assert answer.status_code == 401
@@ -98,13 +98,13 @@ def test_a_wrong_key_signs_nobody_in(locked: Served, wrong: str) -> None:
         assert "wl_0" not in answer.text
 
 
-def test_a_session_makes_no_further_session(locked: Served, key: str) -> None:
+def test_a_session_cannot_create_another_session(locked: Served, key: str) -> None:
     with signed_in(locked, key) as web:
         answer = web.post("/api/session")
         assert (answer.status_code, answer.headers.get("set-cookie")) == (401, None)
 
 
-def test_it_is_told_who_one_is(locked: Served) -> None:
+def test_the_session_endpoint_returns_the_caller(locked: Served) -> None:
     token = locked.key(Role.OPERATOR, Role.VIEWER, owner="alice", team="red")
     expected = {"name": "test", "roles": ["operator", "viewer"], "owner": "alice", "team": "red",
                 "permissions": ["delete", "produce", "read"]}  # fmt: skip
@@ -116,7 +116,7 @@ def test_it_is_told_who_one_is(locked: Served) -> None:
         assert web.get("/api/session").status_code == 401
 
 
-def test_where_no_key_is_asked_for_one_is_nobody_and_may_do_all(served: Served) -> None:
+def test_without_keys_the_caller_is_an_anonymous_admin(served: Served) -> None:
     with served.client() as web:
         told = web.get("/api/session").json()
         assert (told["name"], told["roles"], told["by"]) == ("anonymous", ["admin"], "open")
@@ -171,7 +171,7 @@ def test_a_revoked_key_ends_its_sessions_and_their_streams(locked: Served) -> No
         assert web.get("/api/jobs").status_code == 401
 
 
-def test_a_session_is_worth_what_its_key_is_worth(locked: Served) -> None:
+def test_a_session_has_the_permissions_of_its_key(locked: Served) -> None:
     with signed_in(locked, locked.key(Role.VIEWER, owner="alice")) as web:
         assert web.get("/api/jobs").status_code == 200
         assert web.post("/api/jobs", json=JOB).status_code == 403
@@ -194,7 +194,7 @@ PAGES: list[tuple[dict[str, str], bool, bool]] = [  # headers, for looking, for 
 
 
 @pytest.mark.parametrize(("headers", "looks", "changes"), PAGES)
-def test_the_cookie_counts_for_pages_of_the_server_only(
+def test_the_cookie_is_accepted_only_from_pages_of_the_server(
     locked: Served, key: str, headers: dict[str, str], *, looks: bool, changes: bool
 ) -> None:
     with signed_in(locked, key) as web:
@@ -207,7 +207,7 @@ def test_the_cookie_counts_for_pages_of_the_server_only(
         assert web.get("/api/jobs").status_code == 200
 
 
-def test_a_page_of_another_site_can_neither_sign_in_nor_out(locked: Served, key: str) -> None:
+def test_pages_of_other_sites_cannot_sign_in_or_out(locked: Served, key: str) -> None:
     with signed_in(locked, key) as web:
         evil = {"Sec-Fetch-Site": "cross-site"}
         answer = web.post("/api/session", json={"key": key}, headers=evil)
@@ -216,7 +216,7 @@ def test_a_page_of_another_site_can_neither_sign_in_nor_out(locked: Served, key:
         assert web.get("/api/session").status_code == 200
 
 
-def test_a_key_wins_over_a_cookie(locked: Served, key: str) -> None:
+def test_a_bearer_key_overrides_the_cookie(locked: Served, key: str) -> None:
     with signed_in(locked, key) as web:
         admin = {"Authorization": f"Bearer {locked.key(Role.ADMIN)}"}
         assert web.get("/api/session", headers=admin).json()["roles"] == ["admin"]
@@ -224,7 +224,7 @@ def test_a_key_wins_over_a_cookie(locked: Served, key: str) -> None:
         assert web.get("/api/session", headers=wrong).status_code == 401
 
 
-def test_a_session_that_is_past_its_time_is_none(
+def test_an_expired_session_is_rejected(
     locked: Served, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.server.auth.sessions.LIFETIME", 0.000001)
@@ -232,7 +232,7 @@ def test_a_session_that_is_past_its_time_is_none(
         assert web.get("/api/session").status_code == 401
 
 
-def test_a_mounted_server_keeps_its_cookie_to_itself(tmp_path: Path) -> None:
+def test_the_cookie_of_a_mounted_server_is_limited_to_its_path(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     api = own()
     api.mount("/windlass", app.asgi())
@@ -251,7 +251,7 @@ def test_a_mounted_server_keeps_its_cookie_to_itself(tmp_path: Path) -> None:
     app.close()
 
 
-def test_signing_in_is_on_record(locked: Served) -> None:
+def test_signing_in_is_audited(locked: Served) -> None:
     token, key_id = locked.key_and_id(Role.ADMIN)
     with signed_in(locked, token) as web:
         [note] = web.get("/api/audit", params={"limit": 1}).json()["entries"]
@@ -259,13 +259,13 @@ def test_signing_in_is_on_record(locked: Served) -> None:
         assert token not in str(note)
 
 
-def test_who_has_shown_no_key_may_not_send_much(locked: Served) -> None:
+def test_unauthenticated_bodies_have_a_small_limit(locked: Served) -> None:
     with locked.client() as web:
         answer = web.post("/api/session", json={"key": "x" * 5000})
         assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 
-def test_who_tries_keys_is_told_to_wait_and_good_keys_are_let_in(tmp_path: Path) -> None:
+def test_failed_authentications_are_rate_limited_and_valid_keys_still_work(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.KEYS, auth_failure_rate=0.001, auth_failure_burst=5)
     with serving(tmp_path, config) as served:
         good = served.key(Role.VIEWER)
@@ -290,7 +290,7 @@ def test_who_tries_keys_is_told_to_wait_and_good_keys_are_let_in(tmp_path: Path)
             assert web.get("/api/jobs").status_code == 401  # another address
 
 
-def test_neighbours_in_one_ipv6_network_are_one_caller() -> None:
+def test_addresses_of_one_ipv6_network_share_a_rate_limit() -> None:
     from fastapi import Request  # noqa: PLC0415
 
     def name(host: str) -> str:
@@ -301,7 +301,7 @@ def test_neighbours_in_one_ipv6_network_are_one_caller() -> None:
     assert name("192.0.2.1") != name("192.0.2.2")
 
 
-async def test_two_sessions_of_one_key_end_one_by_one() -> None:
+async def test_two_sessions_of_one_key_end_separately() -> None:
     from windlass.server.auth.sessions import hash_secret  # noqa: PLC0415
     from windlass.stores.memory import MemoryStore  # noqa: PLC0415
 

@@ -168,7 +168,7 @@ class Producer:
 
 
 @pytest.mark.slow
-def test_a_worker_killed_is_rescued_by_another_over_http(here: Here) -> None:
+def test_jobs_of_a_killed_worker_are_rescued_over_http(here: Here) -> None:
     producer, worker = Producer(here), here.make_key("worker")
     here.serve()
     producer.enqueue(range(3), "gate")
@@ -188,7 +188,7 @@ def test_a_worker_killed_is_rescued_by_another_over_http(here: Here) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_killed_and_started_again_loses_nothing_and_does_nothing_twice(
+def test_a_restarted_server_loses_and_repeats_no_job(
     here: Here,
 ) -> None:
     producer, worker = Producer(here), here.make_key("worker")
@@ -268,7 +268,7 @@ def test_every_command_works_with_a_server_and_a_key(here: Here, ask: Callable[.
 
 
 @pytest.mark.slow
-def test_a_worker_that_may_not_work_says_so_and_ends(here: Here) -> None:
+def test_a_worker_without_the_permission_exits_with_an_error(here: Here) -> None:
     viewer = here.make_key("viewer")
     here.serve()
     for key, told in ((viewer, "permission 'work'"), (None, "requires an API key")):
@@ -279,7 +279,9 @@ def test_a_worker_that_may_not_work_says_so_and_ends(here: Here) -> None:
 
 
 @pytest.mark.slow
-def test_a_producer_of_one_owner_needs_no_other_right(here: Here, ask: Callable[..., str]) -> None:
+def test_a_producer_key_of_one_owner_can_enqueue_and_list(
+    here: Here, ask: Callable[..., str]
+) -> None:
     """Also where its code declares limits, which its key may not set."""
     key = here.make_key("producer", "alice")
     here.serve()

@@ -171,13 +171,13 @@ def make_key(
 # -- roles
 
 
-def test_every_verb_of_the_contract_has_a_guard_and_no_other_has() -> None:
+def test_every_verb_of_the_contract_has_a_permission() -> None:
     assert VERBS.keys() == set(wire_format.VERBS) == MAY.keys()
     assert set(wire_format.VERBS) | wire_format.LOCAL_VERBS == Store.__abstractmethods__
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_each_role_may_use_the_verbs_that_it_is_for(locked: Served, role: Role) -> None:
+def test_each_role_can_use_exactly_its_verbs(locked: Served, role: Role) -> None:
     with locked.client(locked.key(role)) as web:
         for verb, roles in MAY.items():
             answer = speak(web, verb)
@@ -185,7 +185,7 @@ def test_each_role_may_use_the_verbs_that_it_is_for(locked: Served, role: Role) 
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_key_of_one_owner_or_team_works_for_nobody(locked: Served, role: Role) -> None:
+def test_a_scoped_key_cannot_use_verbs_about_all_jobs(locked: Served, role: Role) -> None:
     for whose in ({"owner": "alice"}, {"team": "red"}):
         with locked.client(locked.key(role, **whose)) as web:
             for verb, roles in MAY.items():
@@ -197,7 +197,7 @@ def test_a_key_of_one_owner_or_team_works_for_nobody(locked: Served, role: Role)
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_the_server_answers_itself_who_may_ask(locked: Served, role: Role) -> None:
+async def test_why_and_rotate_check_permissions_and_scope(locked: Served, role: Role) -> None:
     async with remote(locked, Role.PRODUCER) as store:
         mine, others = make_job(queue="asked", owner="eve"), make_job(queue="asked")
         await store.enqueue([mine, others])
@@ -210,7 +210,7 @@ async def test_the_server_answers_itself_who_may_ask(locked: Served, role: Role)
             await part.why(others.id)
 
 
-def test_nothing_is_answered_without_a_key(locked: Served) -> None:
+def test_every_verb_requires_a_key(locked: Served) -> None:
     with locked.client() as web:
         for verb in MAY:
             assert speak(web, verb).status_code == 401
@@ -219,9 +219,7 @@ def test_nothing_is_answered_without_a_key(locked: Served) -> None:
 
 
 @pytest.mark.parametrize("role", sorted(FOR_JOBS - FOR_WORK))
-async def test_who_may_not_work_settles_rescues_and_records_nothing(
-    locked: Served, role: Role
-) -> None:
+async def test_only_workers_can_settle_rescue_and_record(locked: Served, role: Role) -> None:
     async with remote(locked, Role.ADMIN) as store, remote(locked, role) as theirs:
         [job] = [make_job(queue=f"of {role}")]
         await store.enqueue([job])
@@ -241,7 +239,7 @@ async def test_who_may_not_work_settles_rescues_and_records_nothing(
         await store.apply([transitions[0]])
 
 
-async def test_the_token_of_a_lease_is_for_those_who_may_work(locked: Served) -> None:
+async def test_only_workers_see_lease_tokens(locked: Served) -> None:
     async with remote(locked, Role.WORKER) as worker, remote(locked, Role.PRODUCER) as producer:
         job = make_job(queue="tokens", unique_key="tokens")
         await producer.enqueue([job])
@@ -273,7 +271,7 @@ async def _some(store: HttpStore, job_id: UUID) -> Any:
 # -- whose jobs
 
 
-async def test_anothers_job_does_not_exist(locked: Served) -> None:
+async def test_a_job_of_another_owner_counts_as_missing(locked: Served) -> None:
     alice = remote(locked, Role.OPERATOR, Role.PRODUCER, owner="alice")
     bob = remote(locked, Role.OPERATOR, Role.PRODUCER, owner="bob")
     async with alice, bob, remote(locked, Role.WORKER) as worker:
@@ -316,7 +314,7 @@ async def test_anothers_job_does_not_exist(locked: Served) -> None:
         await worker.apply([settle(row, Succeeded(), random=no_jitter)])
 
 
-async def test_a_key_of_an_owner_enqueues_for_that_owner_only(locked: Served) -> None:
+async def test_a_key_of_an_owner_enqueues_only_for_that_owner(locked: Served) -> None:
     async with (
         remote(locked, Role.PRODUCER, owner="carol", team="blue") as carol,
         remote(locked, Role.PRODUCER, owner="dora") as dora,
@@ -357,7 +355,7 @@ async def test_a_key_of_an_owner_enqueues_for_that_owner_only(locked: Served) ->
         assert [one.status for one in both] == [EnqueueStatus.CREATED] * 2
 
 
-async def test_another_teams_job_does_not_answer_for_ones_own(locked: Served) -> None:
+async def test_a_job_of_another_team_is_never_returned_as_a_duplicate(locked: Served) -> None:
     async with (
         remote(locked, Role.PRODUCER, team="green") as green,
         remote(locked, Role.PRODUCER, team="grey") as grey,
@@ -372,7 +370,7 @@ async def test_another_teams_job_does_not_answer_for_ones_own(locked: Served) ->
         assert isinstance(answer.error, NotFoundError)
 
 
-async def test_another_teams_job_does_not_give_way(locked: Served) -> None:
+async def test_debounce_does_not_replace_a_job_of_another_team(locked: Served) -> None:
     async with (
         remote(locked, Role.PRODUCER, team="green") as green,
         remote(locked, Role.PRODUCER, team="grey") as grey,
@@ -389,7 +387,7 @@ async def test_another_teams_job_does_not_give_way(locked: Served) -> None:
 # -- small data
 
 
-async def test_secrets_are_out_of_reach(locked: Served) -> None:
+async def test_secret_records_are_not_accessible(locked: Served) -> None:
     for role in ROLES:
         async with remote(locked, role) as store:
             put = Put(kind=TICKET, key="x", value=b"{}")
@@ -433,7 +431,7 @@ WRITE = {
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_each_kind_of_record_is_for_those_who_need_it(locked: Served, role: Role) -> None:
+async def test_each_record_kind_has_its_permissions(locked: Served, role: Role) -> None:
     limit = LimitSetting(override=Limit(concurrency=9)).encode()
     async with remote(locked, role) as store, remote(locked, role, owner="eve") as part:
         for kind, readers in READ.items():
@@ -465,7 +463,7 @@ async def _is_let(call: Awaitable[Any]) -> bool:
 # -- what is on record
 
 
-async def test_what_people_do_by_it_is_noted(locked: Served) -> None:
+async def test_actions_through_the_store_protocol_are_audited(locked: Served) -> None:
     async with remote(locked, Role.ADMIN) as store:
         held, ended = make_job(queue="noted", hold=True), make_job(queue="noted")
         await store.enqueue([held, ended])
@@ -493,7 +491,7 @@ async def test_what_people_do_by_it_is_noted(locked: Served) -> None:
     ]
 
 
-async def test_a_note_can_be_added_and_never_changed(locked: Served) -> None:
+async def test_audit_entries_can_be_added_but_not_changed(locked: Served) -> None:
     async with remote(locked, Role.ADMIN) as store:
         await AuditLog(store).append(None, "me", "look", "there")
         [entry] = await store.list_records(AUDIT, limit=1)
@@ -506,7 +504,7 @@ async def test_a_note_can_be_added_and_never_changed(locked: Served) -> None:
 
 
 @pytest.mark.parametrize("version", [None, "0", "2", "x" * 99])
-def test_another_version_is_refused_by_name(locked: Served, version: str | None) -> None:
+def test_another_protocol_version_is_rejected(locked: Served, version: str | None) -> None:
     with locked.client(locked.key(Role.ADMIN)) as web:
         for verb in (*MAY, *SERVER_VERBS):
             headers = {} if version is None else {wire_format.PROTOCOL_HEADER: version}
@@ -514,7 +512,7 @@ def test_another_version_is_refused_by_name(locked: Served, version: str | None)
             assert (answer.status_code, answer.json()["code"]) == (400, "protocol")
 
 
-def test_nonsense_is_refused_and_never_a_fault_of_the_server(locked: Served) -> None:
+def test_malformed_store_requests_are_rejected(locked: Served) -> None:
     headers = {wire_format.PROTOCOL_HEADER: wire_format.PROTOCOL}
     wrong: list[Any] = [None, [], 5, {"jobs": 5}, {"ids": ["x"]}, {"claim": {}}, {"query": []}]
     with locked.client(locked.key(Role.ADMIN)) as web:
@@ -538,7 +536,7 @@ def test_nonsense_is_refused_and_never_a_fault_of_the_server(locked: Served) -> 
         assert answer.json()["result"][0]["error"]["code"] == "too_large"
 
 
-async def test_whoever_waits_and_goes_leaves_nothing_behind(
+async def test_a_disconnect_cancels_the_wait_of_a_worker(
     locked: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their wait ends with them, not when its time is over."""
@@ -558,7 +556,7 @@ async def test_whoever_waits_and_goes_leaves_nothing_behind(
         await asyncio.to_thread(until, lambda: count() == 0, "its end")
 
 
-async def test_a_server_that_stops_ends_the_waits_of_workers(tmp_path: Any) -> None:
+async def test_a_shutdown_ends_the_waits_of_workers(tmp_path: Any) -> None:
     with serving(tmp_path, ServerConfig(auth=AuthMode.OPEN)) as one:
         store = HttpStore(HttpConfig(url=one.url, connect_retries=()))
         await claim_all(store)
@@ -571,7 +569,7 @@ async def test_a_server_that_stops_ends_the_waits_of_workers(tmp_path: Any) -> N
         await store.close()
 
 
-async def test_a_refusal_names_the_key_and_what_to_do(locked: Served) -> None:
+async def test_a_permission_error_names_the_key_and_the_solution(locked: Served) -> None:
     key = make_key(locked, Role.VIEWER)
     name = key.split("_")[1]
     async with HttpStore(HttpConfig(url=locked.url, key=key)) as store:

@@ -73,7 +73,9 @@ def state(admin: httpx.Client, job_id: str) -> str:
     return found
 
 
-def test_a_job_is_taken_spoken_for_and_settled(admin: httpx.Client, worker: httpx.Client) -> None:
+def test_a_remote_worker_claims_reports_and_settles_a_job(
+    admin: httpx.Client, worker: httpx.Client
+) -> None:
     job_id, token = start(admin, worker)
 
     records = [
@@ -100,7 +102,9 @@ def test_a_job_is_taken_spoken_for_and_settled(admin: httpx.Client, worker: http
     assert [one.seq for one in events] == list(range(1, len(events) + 1))
 
 
-def test_a_claim_answers_what_a_worker_needs(admin: httpx.Client, worker: httpx.Client) -> None:
+def test_a_claim_returns_arguments_attempt_and_lease(
+    admin: httpx.Client, worker: httpx.Client
+) -> None:
     queue = f"far-{uuid4()}"
     enqueue(admin, "add", {"queue": queue}, a=4, b=5)
 
@@ -111,7 +115,7 @@ def test_a_claim_answers_what_a_worker_needs(admin: httpx.Client, worker: httpx.
     assert claimed["leaseUntil"] > claimed["job"]["startedAt"]
 
 
-def test_a_claim_whose_answer_was_lost_is_answered_again(
+def test_a_repeated_claim_id_returns_the_same_jobs(
     admin: httpx.Client, worker: httpx.Client
 ) -> None:
     queue, claim_id = f"far-{uuid4()}", str(uuid4())
@@ -124,7 +128,9 @@ def test_a_claim_whose_answer_was_lost_is_answered_again(
     assert tell(worker, "settle", again[0]["taskToken"], outcome="succeeded")["status"] == "applied"
 
 
-def test_to_settle_again_is_answered_as_at_first(admin: httpx.Client, worker: httpx.Client) -> None:
+def test_a_repeated_settle_returns_the_same_result(
+    admin: httpx.Client, worker: httpx.Client
+) -> None:
     _, token = start(admin, worker)
 
     first = tell(worker, "settle", token, outcome="succeeded", result=1)
@@ -144,7 +150,7 @@ def test_a_claim_waits_for_a_job(far: Served, admin: httpx.Client, worker: httpx
     assert [one["job"]["id"] for one in found] == [job["id"]]
 
 
-def test_who_waits_for_a_job_gets_none_once_its_key_is_revoked(
+def test_a_waiting_claim_gets_no_job_after_its_key_is_revoked(
     far: Served, admin: httpx.Client
 ) -> None:
     token, key_id = far.key_and_id(Role.WORKER)
@@ -160,7 +166,7 @@ def test_who_waits_for_a_job_gets_none_once_its_key_is_revoked(
     assert state(admin, job["id"]) == "queued"
 
 
-def test_the_tokens_of_a_revoked_key_speak_for_nothing(far: Served, admin: httpx.Client) -> None:
+def test_task_tokens_of_a_revoked_key_are_rejected(far: Served, admin: httpx.Client) -> None:
     token, key_id = far.key_and_id(Role.WORKER)
     with far.client(token) as revoked:
         job_id, task_token = start(admin, revoked)
@@ -180,7 +186,7 @@ def test_the_tokens_of_a_revoked_key_speak_for_nothing(far: Served, admin: httpx
 # -- how an attempt may end
 
 
-def test_an_error_is_tried_again_as_the_job_says(admin: httpx.Client, worker: httpx.Client) -> None:
+def test_a_failed_attempt_is_retried(admin: httpx.Client, worker: httpx.Client) -> None:
     job_id, token = start(admin, worker)
     error = {"type": "IOError", "message": "disk full", "traceback": "at line 3"}
 
@@ -193,9 +199,7 @@ def test_an_error_is_tried_again_as_the_job_says(admin: httpx.Client, worker: ht
     assert job["dueAt"] > job["updatedAt"]
 
 
-def test_an_error_that_no_retry_mends_ends_the_job(
-    admin: httpx.Client, worker: httpx.Client
-) -> None:
+def test_a_non_retryable_error_fails_the_job(admin: httpx.Client, worker: httpx.Client) -> None:
     job_id, token = start(admin, worker)
     error = {"type": "BadInput", "message": "no such codec", "retryable": False, "code": "codec"}
 
@@ -213,7 +217,7 @@ def test_an_error_that_no_retry_mends_ends_the_job(
         ({"outcome": "canceled", "reason": "not wanted"}, "canceled"),
     ],
 )
-def test_an_attempt_can_be_given_back(
+def test_an_attempt_can_be_released_snoozed_or_canceled(
     admin: httpx.Client, worker: httpx.Client, told: dict[str, Any], becomes: str
 ) -> None:
     job_id, token = start(admin, worker)
@@ -224,7 +228,7 @@ def test_an_attempt_can_be_given_back(
     assert admin.get(f"/api/jobs/{job_id}").json()["retryCount"] == 0
 
 
-def test_an_accepted_cancel_wins_and_the_worker_is_told(
+def test_an_accepted_cancel_wins_and_the_worker_is_notified(
     admin: httpx.Client, worker: httpx.Client
 ) -> None:
     job_id, token = start(admin, worker)
@@ -237,7 +241,7 @@ def test_an_accepted_cancel_wins_and_the_worker_is_told(
     assert (answer["status"], answer["state"]) == ("applied", "canceled")
 
 
-def test_a_step_that_was_recorded_is_there_for_the_next_attempt(
+def test_the_next_attempt_gets_recorded_checkpoints(
     admin: httpx.Client, worker: httpx.Client
 ) -> None:
     job_id, token = start(admin, worker)
@@ -262,7 +266,7 @@ def test_a_step_that_was_recorded_is_there_for_the_next_attempt(
         ({"outcome": "snoozed", "delay": "soon"}, "delay"),
     ],
 )
-def test_what_an_outcome_cannot_have_is_named(
+def test_a_field_that_does_not_belong_to_the_outcome_is_reported(
     admin: httpx.Client, worker: httpx.Client, told: dict[str, Any], field: str
 ) -> None:
     job_id, token = start(admin, worker)
@@ -274,7 +278,9 @@ def test_what_an_outcome_cannot_have_is_named(
     assert state(admin, job_id) == "running"
 
 
-def test_one_bad_word_is_no_matter_of_the_others(admin: httpx.Client, worker: httpx.Client) -> None:
+def test_an_invalid_item_does_not_affect_the_others(
+    admin: httpx.Client, worker: httpx.Client
+) -> None:
     (first, one), (second, two) = start(admin, worker), start(admin, worker)
     tasks = [
         {"taskToken": one, "outcome": "succeeded"},
@@ -289,7 +295,7 @@ def test_one_bad_word_is_no_matter_of_the_others(admin: httpx.Client, worker: ht
     assert {state(admin, first), state(admin, second)} == {"succeeded"}
 
 
-def test_a_lifecycle_event_is_not_a_workers_to_tell(
+def test_a_worker_cannot_record_a_lifecycle_event(
     admin: httpx.Client, worker: httpx.Client
 ) -> None:
     _, token = start(admin, worker)
@@ -302,7 +308,7 @@ def test_a_lifecycle_event_is_not_a_workers_to_tell(
 # -- who does not know a task, and who is there
 
 
-def test_a_job_of_an_unknown_task_waits_for_a_worker_that_knows_it(
+def test_a_job_of_an_unknown_task_is_snoozed_for_another_worker(
     admin: httpx.Client, worker: httpx.Client
 ) -> None:
     queue = f"far-{uuid4()}"
@@ -316,7 +322,7 @@ def test_a_job_of_an_unknown_task_waits_for_a_worker_that_knows_it(
     assert "task 'broken' is not registered" in events[-2]["data"]["message"]
 
 
-def test_a_worker_that_asks_is_shown(admin: httpx.Client, worker: httpx.Client) -> None:
+def test_a_worker_that_claims_is_listed(admin: httpx.Client, worker: httpx.Client) -> None:
     claim(worker, worker="rust-7")
 
     names = [one["name"] for one in admin.get("/api/workers").json()["workers"]]
@@ -328,21 +334,21 @@ def test_a_worker_that_asks_is_shown(admin: httpx.Client, worker: httpx.Client) 
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.PRODUCER, Role.OPERATOR])
-def test_other_roles_take_no_jobs(far: Served, role: Role) -> None:
+def test_other_roles_cannot_claim_jobs(far: Served, role: Role) -> None:
     with far.client(far.key(role)) as client:
         body = {"worker": "x", "queues": {QUEUE: 1}, "tasks": ["add"]}
 
         assert client.post("/api/worker/claim", json=body).status_code == 403
 
 
-def test_a_key_for_one_owners_jobs_takes_none(far: Served) -> None:
+def test_a_worker_key_of_one_owner_cannot_claim_jobs(far: Served) -> None:
     with far.client(far.key(Role.WORKER, owner="ann")) as client:
         body = {"worker": "x", "queues": {QUEUE: 1}, "tasks": ["add"]}
 
         assert client.post("/api/worker/claim", json=body).status_code == 403
 
 
-def test_a_task_token_alone_speaks_for_its_attempt_and_for_nothing_else(
+def test_a_task_token_authorizes_only_its_attempt(
     far: Served, admin: httpx.Client, worker: httpx.Client
 ) -> None:
     job_id, token = start(admin, worker)
@@ -380,7 +386,7 @@ def taken_back(far: Served, job_id: str) -> bool:
     return far.app.sync.call(sweeps())
 
 
-def test_a_valid_signature_on_a_stale_lease_is_refused(
+def test_a_valid_token_of_a_stale_lease_is_rejected(
     far: Served, admin: httpx.Client, worker: httpx.Client
 ) -> None:
     job_id, old = start(admin, worker, lease=0.001)
@@ -416,7 +422,9 @@ def sign(far: Served, token: TaskToken) -> str:
     return far.app.sync.call(signing(far, lambda its: its.sign(token)))
 
 
-def test_a_token_ends_with_its_time(far: Served, admin: httpx.Client, worker: httpx.Client) -> None:
+def test_an_expired_task_token_is_rejected(
+    far: Served, admin: httpx.Client, worker: httpx.Client
+) -> None:
     job_id, token = start(admin, worker)
     held = read(far, token)
     assert held is not None
@@ -432,7 +440,7 @@ def test_a_token_ends_with_its_time(far: Served, admin: httpx.Client, worker: ht
     assert state(admin, job_id) == "running"
 
 
-def test_a_token_of_another_lease_is_stale_though_it_is_signed(
+def test_a_signed_token_of_another_lease_is_stale(
     far: Served, admin: httpx.Client, worker: httpx.Client
 ) -> None:
     _, token = start(admin, worker)
@@ -446,7 +454,7 @@ def test_a_token_of_another_lease_is_stale_though_it_is_signed(
         assert tell(worker, "settle", forged, outcome="succeeded")["status"] == "stale"
 
 
-def test_keys_that_sign_are_rotated_and_two_are_good(
+def test_a_token_stays_valid_for_one_rotation_of_the_signing_key(
     far: Served, admin: httpx.Client, worker: httpx.Client
 ) -> None:
     _, token = start(admin, worker)

@@ -17,7 +17,7 @@ def states(web: httpx.Client, queue: str) -> list[str]:
     return [job["state"] for job in answer.json()["jobs"]]
 
 
-def test_all_that_match_are_canceled_and_others_left_alone(served: Served) -> None:
+def test_a_bulk_cancel_affects_only_matching_jobs(served: Served) -> None:
     with served.client() as web:
         for number in range(7):
             enqueue(web, "add", {"queue": "many"}, a=number)
@@ -31,7 +31,7 @@ def test_all_that_match_are_canceled_and_others_left_alone(served: Served) -> No
         assert web.get(f"/api/jobs/{job['id']}").json()["cancelReason"] == "moved"
 
 
-def test_a_job_whose_state_forbids_it_is_refused_alone(served: Served) -> None:
+def test_a_job_whose_state_forbids_the_action_is_reported_as_refused(served: Served) -> None:
     with served.client() as web:
         one = enqueue(web, "add", {"queue": "mixed"}, a=1)
         enqueue(web, "add", {"queue": "mixed", "hold": True}, a=2)
@@ -41,7 +41,7 @@ def test_a_job_whose_state_forbids_it_is_refused_alone(served: Served) -> None:
         assert [(job["id"], job["code"]) for job in told["refused"]] == [(one["id"], "conflict")]
 
 
-def test_more_than_fit_in_one_call_are_gone_through_by_the_cursor(served: Served) -> None:
+def test_a_bulk_action_continues_with_the_cursor(served: Served) -> None:
     with served.client() as web:
         for number in range(5):
             enqueue(web, "add", {"queue": "long"}, a=number)
@@ -59,7 +59,7 @@ def test_more_than_fit_in_one_call_are_gone_through_by_the_cursor(served: Served
             assert sorted(states(web, "long"), reverse=True) == sorted(status, reverse=True)
 
 
-def test_finished_jobs_are_deleted_together(served: Served) -> None:
+def test_a_bulk_delete_deletes_finished_jobs(served: Served) -> None:
     with served.client() as web:
         enqueue(web, "add", {"queue": "old"}, a=1)
         enqueue(web, "add", {"queue": "old"}, a=2)
@@ -70,7 +70,7 @@ def test_finished_jobs_are_deleted_together(served: Served) -> None:
         assert states(web, "old") == ["queued"]
 
 
-def test_what_is_meant_has_to_be_said(served: Served) -> None:
+def test_an_invalid_bulk_action_is_rejected(served: Served) -> None:
     with served.client() as web:
         for body in (
             {"action": "delete", "filter": {}},
@@ -86,7 +86,7 @@ def test_what_is_meant_has_to_be_said(served: Served) -> None:
             assert web.post("/api/jobs/actions", json=body).status_code == 422, body
 
 
-def test_named_jobs_are_acted_on_together_and_no_others(served: Served) -> None:
+def test_a_bulk_action_by_id_affects_only_the_named_jobs(served: Served) -> None:
     with served.client() as web:
         queue = {"queue": "named"}
         jobs = [enqueue(web, "add", queue, a=number)["id"] for number in range(5)]
@@ -103,7 +103,7 @@ def test_named_jobs_are_acted_on_together_and_no_others(served: Served) -> None:
         assert (told["matched"], told["done"]) == (2, 2)
 
 
-def test_it_reaches_only_the_callers_own_jobs_and_needs_the_right(
+def test_a_bulk_action_needs_permission_and_affects_only_visible_jobs(
     tmp_path: Path,
 ) -> None:
     with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS)) as served:
@@ -125,7 +125,7 @@ def test_it_reaches_only_the_callers_own_jobs_and_needs_the_right(
             assert states(two, "default") == ["queued"]
 
 
-def test_what_was_done_again_already_is_not_done_twice(working: Served) -> None:
+def test_a_bulk_retry_skips_jobs_that_were_already_retried(working: Served) -> None:
     with working.client() as web:
         job = enqueue(web, "broken", {"owner": "once"}, why="x")["id"]
         wait_for(web, job, "failed")

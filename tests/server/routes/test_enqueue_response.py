@@ -25,7 +25,7 @@ from windlass import Limit
     ids=str,
 )
 @pytest.mark.parametrize("limited", [False, True], ids=["free", "limited"])
-def test_the_answer_is_the_job_as_it_is_stored(
+def test_the_enqueue_response_equals_the_stored_job(
     tmp_path: Path, options: dict[str, Any], *, limited: bool
 ) -> None:
     app = make_app(tmp_path)

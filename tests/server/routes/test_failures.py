@@ -45,7 +45,7 @@ def told(web: httpx.Client, **asked: Any) -> dict[str, Any]:
     return found
 
 
-def test_long_lines_that_differ_in_numbers_only_are_one_group_with_all_of_its_jobs(
+def test_a_group_of_long_messages_returns_all_its_job_ids(
     empty: Served,
 ) -> None:
     tail = "has no text that anybody could read; " * 10
@@ -63,7 +63,7 @@ def test_long_lines_that_differ_in_numbers_only_are_one_group_with_all_of_its_jo
         assert told(web, group="0" * 24)["groups"] == []
 
 
-def test_errors_that_differ_in_numbers_only_are_one_group(empty: Served) -> None:
+def test_messages_that_differ_only_in_numbers_are_one_group(empty: Served) -> None:
     last = "disk 9 is full (0f3a-77)\nsecond line"
     messages = [*(f"disk {n} is full (0f3a-{n})\nline {n}" for n in range(3)), "gone", last]
     empty.app.sync.call(fail(empty.app, messages))
@@ -83,7 +83,7 @@ def test_errors_that_differ_in_numbers_only_are_one_group(empty: Served) -> None
         assert len(told(web, limit=1)["groups"]) == 1
 
 
-def test_a_window_is_kept(empty: Served) -> None:
+def test_since_limits_the_failures(empty: Served) -> None:
     empty.app.sync.call(fail(empty.app, ["gone"]))
     with empty.client(empty.key(Role.VIEWER)) as web:
         soon = datetime.now(UTC) + timedelta(hours=1)
@@ -91,7 +91,7 @@ def test_a_window_is_kept(empty: Served) -> None:
         assert web.get("/api/failures", params={"since": "2026-01-01T00:00:00"}).status_code == 422
 
 
-def test_one_sees_what_failed_of_ones_own(empty: Served) -> None:
+def test_a_scoped_key_sees_only_its_own_failures(empty: Served) -> None:
     empty.app.sync.call(fail(empty.app, ["red"], owner="ann", team="t"))
     empty.app.sync.call(fail(empty.app, ["blue"], owner="bob", team="t"))
     for whose, messages in (({"owner": "ann"}, ["red"]), ({"team": "t"}, ["blue", "red"])):
@@ -101,7 +101,7 @@ def test_one_sees_what_failed_of_ones_own(empty: Served) -> None:
             assert found["scanned"] == len(messages)
 
 
-def test_an_error_whose_key_is_not_here_is_grouped_by_its_code(empty: Served) -> None:
+def test_encrypted_errors_are_grouped_by_code(empty: Served) -> None:
     sealing = EncryptingCodec({"k": bytes(32)})
     empty.app.sync.call(fail(empty.app, ["one", "two"], codec=sealing))
     with empty.client(empty.key(Role.VIEWER)) as web:
@@ -110,7 +110,7 @@ def test_an_error_whose_key_is_not_here_is_grouped_by_its_code(empty: Served) ->
         assert group["count"] == 2
 
 
-def test_the_last_that_failed_are_looked_at_and_it_is_said(
+def test_only_the_newest_failures_are_scanned_and_capped_is_set(
     empty: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.insights.failures.MAX_SCANNED", 3)
@@ -126,7 +126,7 @@ def test_the_last_that_failed_are_looked_at_and_it_is_said(
         assert (found["scanned"], found["capped"]) == (3, True)
 
 
-def test_what_a_real_worker_failed_at_is_told(working: Served) -> None:
+def test_failures_of_a_real_worker_are_grouped(working: Served) -> None:
     with working.client() as web:
         wait_for(web, enqueue(web, "broken", why="no film at all")["id"], "failed")
         groups = told(web)["groups"]

@@ -52,7 +52,7 @@ def put(
     return job.id
 
 
-def test_flows_are_listed_the_newest_first_in_pages(locked: Served) -> None:
+def test_flows_are_listed_newest_first_in_pages(locked: Served) -> None:
     flows = [uuid7() for _ in range(3)]
     for flow_id in flows:
         put(locked, put(locked, flow_id=flow_id), flow_id=flow_id)
@@ -72,7 +72,7 @@ def test_flows_are_listed_the_newest_first_in_pages(locked: Served) -> None:
             assert web.get("/api/flows", params=wrong).status_code == 422
 
 
-def test_a_list_of_flows_is_of_ones_own_jobs(locked: Served) -> None:
+def test_the_list_of_flows_includes_only_visible_jobs(locked: Served) -> None:
     anns, bobs = uuid7(), uuid7()
     put(locked, flow_id=anns, owner="ann", team="red")
     put(locked, flow_id=bobs, owner="bob", team="red")
@@ -88,7 +88,7 @@ def test_a_list_of_flows_is_of_ones_own_jobs(locked: Served) -> None:
             assert [(one["id"], one["counts"]["queued"]) for one in flows] == seen
 
 
-def test_of_a_mixed_flow_one_is_told_of_ones_own_jobs_only(locked: Served) -> None:
+def test_a_mixed_flow_shows_only_visible_jobs(locked: Served) -> None:
     flow_id = uuid7()
     bobs = put(locked, flow_id=flow_id, owner="", team="blue")
     first = put(locked, flow_id=flow_id, owner="", team="red")
@@ -109,7 +109,7 @@ def test_of_a_mixed_flow_one_is_told_of_ones_own_jobs_only(locked: Served) -> No
 
 
 @pytest.mark.parametrize("verb", ["retry", "resume"])
-def test_another_teams_job_never_stands_for_one_of_a_flow(locked: Served, verb: str) -> None:
+def test_retrying_a_flow_never_returns_a_job_of_another_team(locked: Served, verb: str) -> None:
     flow_id = uuid7()
     put(locked, flow_id=flow_id, team="red", unique_key="one")
     with locked.client(locked.key(Role.OPERATOR, team="red")) as web:
@@ -123,7 +123,7 @@ def test_another_teams_job_never_stands_for_one_of_a_flow(locked: Served, verb: 
         assert web.post(f"/api/flows/{flow_id}/{verb}").status_code == 200
 
 
-def test_of_many_parents_in_a_flow_the_first_are_told_and_that_there_are_more(
+def test_a_flow_lists_the_first_parents_of_a_job_and_more_parents(
     locked: Served,
 ) -> None:
     flow_id = uuid7()
@@ -157,7 +157,7 @@ class Searched(WrappedStore):
         return await super().find(query)
 
 
-def test_lists_ask_the_store_for_no_payloads(tmp_path: Path) -> None:
+def test_lists_do_not_read_payloads(tmp_path: Path) -> None:
     app, store = make_app(tmp_path), Searched(MemoryStore())
     with (
         app.replace_store(store, tmp_path / "data"),
@@ -184,13 +184,13 @@ def graph(web: httpx.Client, job: UUID) -> tuple[dict[UUID, list[UUID]], bool]:
     return parents, told["capped"]
 
 
-def test_a_job_alone_is_a_graph_of_one(locked: Served) -> None:
+def test_the_graph_of_a_single_job_is_that_job(locked: Served) -> None:
     job = put(locked)
     with locked.client(locked.key(Role.VIEWER)) as web:
         assert graph(web, job) == ({job: []}, False)
 
 
-def test_a_graph_is_the_same_from_each_of_its_jobs(locked: Served) -> None:
+def test_every_job_of_a_graph_returns_the_same_graph(locked: Served) -> None:
     top, other = put(locked), put(locked)
     left, right = put(locked, top), put(locked, top, other)
     end = put(locked, left, right)
@@ -203,7 +203,7 @@ def test_a_graph_is_the_same_from_each_of_its_jobs(locked: Served) -> None:
             assert (parents, capped) == (whole, False)
 
 
-def test_jobs_of_others_are_neither_in_a_graph_nor_on_the_way(locked: Served) -> None:
+def test_a_graph_neither_shows_nor_crosses_invisible_jobs(locked: Served) -> None:
     top = put(locked, owner="ann", team="red")
     between = put(locked, top, owner="ann", team="blue")
     mine = put(locked, top, owner="ann", team="red")
@@ -214,7 +214,7 @@ def test_jobs_of_others_are_neither_in_a_graph_nor_on_the_way(locked: Served) ->
         assert web.get(f"/api/jobs/{between}/graph").status_code == 404
 
 
-def test_a_wide_graph_is_cut_short_and_it_is_said(locked: Served) -> None:
+def test_a_wide_graph_is_capped(locked: Served) -> None:
     top = put(locked)
     spec = locked.app.tasks.get("add")
     assert spec is not None
@@ -231,7 +231,7 @@ def test_a_wide_graph_is_cut_short_and_it_is_said(locked: Served) -> None:
         assert (len(exact), capped) == (MAX_JOBS, True)
 
 
-def test_a_graph_that_just_fits_is_whole(locked: Served) -> None:
+def test_a_graph_of_the_maximum_size_is_complete(locked: Served) -> None:
     top = put(locked)
     for _ in range(MAX_JOBS - 1):
         top = put(locked, top)
@@ -243,7 +243,7 @@ def test_a_graph_that_just_fits_is_whole(locked: Served) -> None:
         assert (len(parents), capped) == (MAX_JOBS, True)
 
 
-def test_what_a_job_fanned_out_into_is_around_it(tmp_path: Path) -> None:
+def test_the_graph_of_a_fan_out_has_the_child_jobs(tmp_path: Path) -> None:
     app = make_app(tmp_path)
 
     @app.task(name="part")

@@ -9,14 +9,14 @@ import pytest
 from tests.server.conftest import Served, enqueue, wait_for
 
 
-def test_a_job_that_is_held_is_submitted(served: Served) -> None:
+def test_a_held_job_can_be_submitted(served: Served) -> None:
     with served.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)
         answer = web.post(f"/api/jobs/{job['id']}/submit")
         assert (answer.status_code, answer.json()["state"]) == (200, "queued")
 
 
-def test_a_waiting_job_is_canceled_at_once(served: Served) -> None:
+def test_a_queued_job_is_canceled_at_once(served: Served) -> None:
     with served.client() as web:
         job = enqueue(web, "add", a=1)
         answer = web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": "no need"})
@@ -25,7 +25,7 @@ def test_a_waiting_job_is_canceled_at_once(served: Served) -> None:
         assert (told["cancelReason"], told["canceledAt"]) == ("no need", told["endedAt"])
 
 
-def test_a_running_job_is_asked_to_stop_and_ends_as_canceled(
+def test_a_running_job_gets_a_cancel_request_and_ends_as_canceled(
     working: Served, tmp_path: Path
 ) -> None:
     with working.client() as web:
@@ -37,7 +37,7 @@ def test_a_running_job_is_asked_to_stop_and_ends_as_canceled(
         assert told["canceledAt"] == told["endedAt"]
 
 
-def test_the_end_that_came_first_is_the_answer_to_a_cancel(working: Served) -> None:
+def test_canceling_a_finished_job_returns_its_final_state(working: Served) -> None:
     with working.client() as web:
         job = wait_for(web, enqueue(web, "add", a=1)["id"], "succeeded")
         answer = web.post(f"/api/jobs/{job['id']}/cancel")
@@ -46,7 +46,7 @@ def test_the_end_that_came_first_is_the_answer_to_a_cancel(working: Served) -> N
         assert job["result"] == 1
 
 
-def test_a_finished_job_is_retried_as_a_new_one_and_once(served: Served) -> None:
+def test_a_finished_job_is_retried_once_as_a_new_job(served: Served) -> None:
     with served.client() as web:
         job = enqueue(web, "add", a=1)
         assert web.post(f"/api/jobs/{job['id']}/retry").status_code == 409
@@ -73,7 +73,7 @@ def test_a_failed_job_is_resumed_after_its_last_step(working: Served, tmp_path: 
         assert web.post(f"/api/jobs/{done}/resume").status_code == 409
 
 
-def test_only_a_finished_job_is_deleted(served: Served) -> None:
+def test_only_finished_jobs_can_be_deleted(served: Served) -> None:
     with served.client() as web:
         job = enqueue(web, "add", a=1)
         refused = web.delete(f"/api/jobs/{job['id']}")
@@ -85,13 +85,13 @@ def test_only_a_finished_job_is_deleted(served: Served) -> None:
 
 
 @pytest.mark.parametrize("verb", ["submit", "cancel", "retry", "resume"])
-def test_nothing_is_done_to_a_job_that_does_not_exist(served: Served, verb: str) -> None:
+def test_actions_on_a_missing_job_are_not_found(served: Served, verb: str) -> None:
     with served.client() as web:
         assert web.post(f"/api/jobs/{uuid4()}/{verb}").status_code == 404
         assert web.post(f"/api/jobs/none/{verb}").status_code == 422
 
 
-def test_a_reason_that_is_no_text_is_named(served: Served) -> None:
+def test_a_reason_that_is_not_text_is_reported(served: Served) -> None:
     with served.client() as web:
         job = enqueue(web, "add", a=1)
         answer = web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": 5})

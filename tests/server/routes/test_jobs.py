@@ -20,7 +20,7 @@ def web(served: Served) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_a_new_job_is_stored_and_told(web: httpx.Client) -> None:
+def test_a_new_job_is_stored_and_returned(web: httpx.Client) -> None:
     answer = web.post("/api/jobs", json={"task": "add", "arguments": {"a": 1}, "tags": ["x"]})
     assert answer.status_code == 201
     job = answer.json()
@@ -48,7 +48,7 @@ def test_the_same_idempotency_key_is_the_same_job(web: httpx.Client) -> None:
     assert len(web.get("/api/jobs", params={"requestId": "once"}).json()["jobs"]) == 1
 
 
-def test_a_repeat_with_ones_own_id_is_answered_as_the_first(web: httpx.Client) -> None:
+def test_a_repeated_enqueue_with_the_same_id_returns_the_same_job(web: httpx.Client) -> None:
     body = {"task": "add", "arguments": {"a": 1}, "id": str(uuid7())}
     first, second = web.post("/api/jobs", json=body), web.post("/api/jobs", json=body)
     assert first.status_code == second.status_code == 201
@@ -70,7 +70,7 @@ def test_a_repeat_with_ones_own_id_is_answered_as_the_first(web: httpx.Client) -
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_a_wrong_value_is_named_with_its_reason(
+def test_an_invalid_value_is_reported_by_field_and_reason(
     web: httpx.Client, body: dict[str, object], field: str, words: str
 ) -> None:
     answer = web.post("/api/jobs", json=body)
@@ -85,7 +85,7 @@ def test_a_wrong_value_is_named_with_its_reason(
     assert told["instance"] == "/api/jobs"
 
 
-def test_what_is_no_json_is_refused_in_plain_words(web: httpx.Client) -> None:
+def test_invalid_json_is_rejected_with_a_clear_problem(web: httpx.Client) -> None:
     post = "/api/jobs"
     answer = web.post(post, content=b"{", headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "body")
@@ -102,7 +102,7 @@ def test_what_is_no_json_is_refused_in_plain_words(web: httpx.Client) -> None:
     assert "nested" in answer.json()["detail"]
 
 
-def test_a_request_has_an_end(web: httpx.Client) -> None:
+def test_the_size_of_a_request_is_limited(web: httpx.Client) -> None:
     big = {"task": "add", "arguments": {"a": "x" * (17 * 1024 * 1024)}}
     answer = web.post("/api/jobs", json=big)
     assert answer.status_code == 413
@@ -114,7 +114,7 @@ def test_a_request_has_an_end(web: httpx.Client) -> None:
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 
-def test_a_batch_answers_for_each_job_and_one_bad_job_fails_alone(web: httpx.Client) -> None:
+def test_a_batch_has_a_result_for_each_job(web: httpx.Client) -> None:
     jobs = [
         {"task": "add", "arguments": {"a": 1}, "requestId": "r"},
         {"task": "nope"},
@@ -140,7 +140,7 @@ def test_a_batch_answers_for_each_job_and_one_bad_job_fails_alone(web: httpx.Cli
     assert len(web.get("/api/jobs").json()["jobs"]) == before + 2
 
 
-def test_a_batch_under_one_idempotency_key_can_be_repeated(web: httpx.Client) -> None:
+def test_a_batch_with_an_idempotency_key_can_be_repeated(web: httpx.Client) -> None:
     jobs = {"jobs": [{"task": "add", "arguments": {"a": n}} for n in range(3)]}
     first = web.post("/api/jobs/batch", json=jobs, headers={"Idempotency-Key": "b"}).json()
     again = web.post("/api/jobs/batch", json=jobs, headers={"Idempotency-Key": "b"}).json()
@@ -149,7 +149,7 @@ def test_a_batch_under_one_idempotency_key_can_be_repeated(web: httpx.Client) ->
     assert {one["status"] for one in again["results"]} == {"duplicate"}
 
 
-def test_a_batch_that_is_too_long_is_refused_whole(web: httpx.Client) -> None:
+def test_a_batch_that_is_too_long_enqueues_nothing(web: httpx.Client) -> None:
     jobs = [{"task": "add", "arguments": {"a": 1}, "queue": "long"}] * 1001
     answer = web.post("/api/jobs/batch", json={"jobs": jobs})
     assert answer.status_code == 422
@@ -157,7 +157,7 @@ def test_a_batch_that_is_too_long_is_refused_whole(web: httpx.Client) -> None:
     assert web.get("/api/jobs", params={"queue": "long"}).json()["jobs"] == []
 
 
-def test_a_list_is_filtered(web: httpx.Client) -> None:
+def test_jobs_are_filtered(web: httpx.Client) -> None:
     one = enqueue(web, "add", {"queue": "media", "tags": ["l", "b"], "owner": "o"}, a=1)
     two = enqueue(web, "add", {"hold": True, "tags": ["l"], "team": "t"}, a=2)
 
@@ -175,7 +175,7 @@ def test_a_list_is_filtered(web: httpx.Client) -> None:
     assert ids(task="film") == []
 
 
-def test_pages_are_stable_while_jobs_come(web: httpx.Client) -> None:
+def test_pages_are_stable_while_jobs_are_enqueued(web: httpx.Client) -> None:
     paged = {"queue": "paged"}
     ids = [enqueue(web, "add", paged, a=n)["id"] for n in range(5)]
     page = web.get("/api/jobs", params={"limit": 2, **paged}).json()
@@ -188,7 +188,7 @@ def test_pages_are_stable_while_jobs_come(web: httpx.Client) -> None:
     assert seen == list(reversed(ids))
 
 
-def test_a_wrong_filter_is_named(web: httpx.Client) -> None:
+def test_an_invalid_filter_is_rejected(web: httpx.Client) -> None:
     for filters in ({"state": "lost"}, {"limit": "0"}, {"stat": "queued"}, {"cursor": "x"},
                     {"createdFrom": "2026-01-01T00:00:00"}):  # fmt: skip
         answer = web.get("/api/jobs", params=filters)
@@ -196,7 +196,7 @@ def test_a_wrong_filter_is_named(web: httpx.Client) -> None:
         assert answer.json()["detail"]
 
 
-def test_an_unknown_job_is_not_found_wherever_it_is_named(web: httpx.Client) -> None:
+def test_an_unknown_job_is_not_found_on_any_route(web: httpx.Client) -> None:
     place = f"/api/jobs/{uuid4()}"
     for path in ("", "/attempts", "/why", "/graph", "/events"):
         answer = web.get(place + path)
@@ -208,14 +208,14 @@ def test_an_unknown_job_is_not_found_wherever_it_is_named(web: httpx.Client) -> 
     assert web.patch("/api/jobs").status_code == 405
 
 
-def test_why_says_what_keeps_a_job_from_running(web: httpx.Client) -> None:
+def test_why_explains_a_held_job(web: httpx.Client) -> None:
     job = enqueue(web, "add", {"hold": True}, a=1)
     told = web.get(f"/api/jobs/{job['id']}/why").json()
     assert told["reasons"][0]["code"] == "held"
     assert told["state"] == "created"
 
 
-def test_a_job_that_failed_tells_each_attempt_and_the_error(working: Served) -> None:
+def test_a_failed_job_shows_its_attempts_and_error(working: Served) -> None:
     with working.client() as web:
         job = wait_for(web, enqueue(web, "broken", why="no film")["id"], "failed")
         assert job["lastError"]["message"] == "no film"
@@ -227,14 +227,14 @@ def test_a_job_that_failed_tells_each_attempt_and_the_error(working: Served) -> 
     assert found[0]["error"]["type"] == "ValueError"
 
 
-def test_a_job_that_waits_for_another_says_so(web: httpx.Client) -> None:
+def test_a_dependent_job_shows_how_many_parents_it_waits_for(web: httpx.Client) -> None:
     parent = enqueue(web, "add", {"hold": True}, a=1)
     child = enqueue(web, "add", {"dependsOn": [parent["id"]]}, a=2)
     assert child["state"] == "created"
     assert child["waitingFor"] == 1
 
 
-def test_a_job_that_a_limit_keeps_out_of_line_says_so(served: Served, web: httpx.Client) -> None:
+def test_a_job_that_waits_at_a_limit_shows_its_gate(served: Served, web: httpx.Client) -> None:
     limit = Limit(concurrency=1)
     served.app.limits.set("queue:narrow", limit)
     first, second = (enqueue(web, "add", {"queue": "narrow"}, a=n) for n in range(2))

@@ -25,7 +25,7 @@ def web(served: Served) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_queues_are_told_and_paused_and_resumed(web: httpx.Client) -> None:
+def test_queues_are_listed_paused_and_resumed(web: httpx.Client) -> None:
     enqueue(web, "add", {"queue": "a/b c"}, a=1)
     place = "/api/queues/a%2Fb%20c"
     assert web.post(f"{place}/pause").json() == {"name": "a/b c", "paused": True}
@@ -37,7 +37,7 @@ def test_queues_are_told_and_paused_and_resumed(web: httpx.Client) -> None:
     assert web.post(f"/api/queues/{'x' * 200}/pause").status_code == 422
 
 
-def test_tasks_are_told_with_the_schemas_of_their_arguments(web: httpx.Client) -> None:
+def test_tasks_are_listed_with_their_json_schemas(web: httpx.Client) -> None:
     tasks = {one["name"]: one for one in web.get("/api/tasks").json()["tasks"]}
     assert set(tasks) == {"add", "film", "broken", "stepped"}
     assert tasks["add"]["arguments"] == {
@@ -50,7 +50,9 @@ def test_tasks_are_told_with_the_schemas_of_their_arguments(web: httpx.Client) -
     assert tasks["broken"]["maxRetries"] == 1
 
 
-def test_a_flow_is_told_as_a_whole(served: Served, web: httpx.Client) -> None:
+def test_a_flow_is_returned_with_its_jobs_and_dependencies(
+    served: Served, web: httpx.Client
+) -> None:
     flow = served.app.flow()
     add = served.app.tasks.get("add")
     assert add is not None
@@ -66,7 +68,9 @@ def test_a_flow_is_told_as_a_whole(served: Served, web: httpx.Client) -> None:
     assert web.get("/api/flows/x").status_code == 422
 
 
-def test_limits_are_told_with_who_holds_and_who_waits(served: Served, web: httpx.Client) -> None:
+def test_limits_are_listed_with_holding_and_waiting_counts(
+    served: Served, web: httpx.Client
+) -> None:
     served.app.limits.set("queue:narrow", Limit(concurrency=1, rate="5/1m"))
     served.app.limits.set("key:add", Limit(concurrency=2))
     try:
@@ -84,7 +88,7 @@ def test_limits_are_told_with_who_holds_and_who_waits(served: Served, web: httpx
     assert (limits["key:add"]["holding"], limits["key:add"]["waiting"]) == (None, None)
 
 
-def test_schedules_are_added_paused_run_and_deleted(web: httpx.Client) -> None:
+def test_schedules_are_created_paused_run_and_deleted(web: httpx.Client) -> None:
     body = {"name": "every night", "task": "add", "arguments": {"a": 1}, "cron": "0 3 * * *"}
     made = web.post("/api/schedules", json=body)
     assert made.status_code == 201
@@ -112,7 +116,7 @@ def test_schedules_are_added_paused_run_and_deleted(web: httpx.Client) -> None:
 
 
 @pytest.mark.slow
-def test_a_schedule_tells_the_last_job_that_it_made(tmp_path: Path) -> None:
+def test_a_schedule_shows_its_last_job(tmp_path: Path) -> None:
     with serving(tmp_path, worker=True) as served, served.client() as web:
         body = {"name": "often", "task": "add", "arguments": {"a": 1}, "every": "1s"}
         assert web.post("/api/schedules", json=body).status_code == 201
@@ -131,13 +135,13 @@ def test_a_schedule_tells_the_last_job_that_it_made(tmp_path: Path) -> None:
      {"task": "nope"}, {"arguments": {}}],
     ids=str,
 )  # fmt: skip
-def test_a_schedule_that_is_wrong_is_refused(web: httpx.Client, wrong: dict[str, object]) -> None:
+def test_an_invalid_schedule_is_rejected(web: httpx.Client, wrong: dict[str, object]) -> None:
     body = {"name": "w", "task": "add", "arguments": {"a": 1}, "cron": "0 3 * * *"}
     assert web.post("/api/schedules", json=body | wrong).status_code == 422
     assert web.get("/api/schedules/w").status_code == 404
 
 
-def test_numbers_over_time_are_added_up_by_step(working: Served) -> None:
+def test_statistics_are_summed_by_step_and_group(working: Served) -> None:
     with working.client() as web:
         for number in range(3):
             wait_for(web, enqueue(web, "add", a=number)["id"], "succeeded")
@@ -165,7 +169,7 @@ def test_numbers_over_time_are_added_up_by_step(working: Served) -> None:
             assert web.get("/api/stats", params=params).status_code == 422, params
 
 
-def test_metrics_are_in_the_text_format(working: Served) -> None:
+def test_metrics_have_the_prometheus_text_format(working: Served) -> None:
     with working.client() as web:
         enqueue(web, "add", {"queue": 'q"\\\n'}, a=1)
         answer = web.get("/metrics")
@@ -178,14 +182,14 @@ def test_metrics_are_in_the_text_format(working: Served) -> None:
         assert "windlass_event_streams 0" in answer.text
 
 
-def test_a_server_whose_worker_takes_jobs_is_ready(working: Served) -> None:
+def test_a_server_with_a_claiming_worker_is_ready(working: Served) -> None:
     with working.client() as web:
         until(lambda: web.get("/readyz").status_code == 200, "it is ready")
         assert web.get("/healthz").json()["status"] == "ok"
         assert [one["unresponsive"] for one in web.get("/api/workers").json()["workers"]] == [False]
 
 
-def test_a_server_whose_worker_shows_no_life_is_not_ready(tmp_path: Path) -> None:
+def test_a_server_whose_worker_has_no_presence_record_is_not_ready(tmp_path: Path) -> None:
     with serving(tmp_path, worker=True) as served, served.client() as web:
         until(lambda: web.get("/readyz").status_code == 200, "it is ready")
         with served.app._worker_context(served.loop):  # one more, that never wrote its record
@@ -193,7 +197,7 @@ def test_a_server_whose_worker_shows_no_life_is_not_ready(tmp_path: Path) -> Non
         assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
 
 
-def test_a_server_whose_worker_is_deaf_is_not_ready(
+def test_a_server_with_an_unresponsive_worker_is_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(tmp_path, worker=True) as served, served.client() as web:
@@ -203,7 +207,7 @@ def test_a_server_whose_worker_is_deaf_is_not_ready(
         assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
 
 
-def test_a_server_whose_store_is_gone_is_alive_and_not_ready(tmp_path: Path) -> None:
+def test_a_server_without_its_store_is_alive_and_not_ready(tmp_path: Path) -> None:
     with serving(tmp_path) as served, served.client() as web:
         assert web.get("/readyz").status_code == 200
         served.app._closed = True
@@ -215,7 +219,7 @@ def test_a_server_whose_store_is_gone_is_alive_and_not_ready(tmp_path: Path) -> 
         served.app._closed = False
 
 
-def test_the_document_describes_every_route(web: httpx.Client) -> None:
+def test_the_openapi_document_describes_every_route(web: httpx.Client) -> None:
     document = web.get("/api/openapi.json").json()
     assert document["openapi"].startswith("3.1")
     for route in ROUTES:

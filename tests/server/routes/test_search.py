@@ -26,7 +26,7 @@ def count(web: httpx.Client, **filters: Any) -> dict[str, Any]:
     return told
 
 
-def test_jobs_are_found_by_what_their_error_said(working: Served) -> None:
+def test_jobs_are_found_by_the_text_of_their_error(working: Served) -> None:
     with working.client() as web:
         lost = enqueue(web, "broken", why="The Moon has set")["id"]
         other = enqueue(web, "broken", {"tags": ["moonlit"]}, why="no film")["id"]
@@ -39,7 +39,7 @@ def test_jobs_are_found_by_what_their_error_said(working: Served) -> None:
         assert count(web, text="moon") == {"count": 2, "capped": False}
 
 
-def test_all_that_match_a_text_are_acted_on(served: Served) -> None:
+def test_a_bulk_action_selects_jobs_by_text(served: Served) -> None:
     with served.client() as web:
         jobs = [enqueue(web, "add", {"tags": [f"Order-{n}"]}, a=n)["id"] for n in range(3)]
         other = enqueue(web, "add", {"tags": ["ordinary"]}, a=1)["id"]
@@ -50,7 +50,7 @@ def test_all_that_match_a_text_are_acted_on(served: Served) -> None:
         assert web.get(f"/api/jobs/{other}").json()["state"] == "queued"
 
 
-def test_a_list_with_a_text_is_watched(served: Served) -> None:
+def test_a_list_filtered_by_text_can_be_watched(served: Served) -> None:
     with served.client() as web:
         job = enqueue(web, "add", {"tags": ["Watched"]}, a=1)["id"]
         enqueue(web, "add", a=1)
@@ -61,13 +61,13 @@ def test_a_list_with_a_text_is_watched(served: Served) -> None:
 
 
 @pytest.mark.parametrize("text", ["a\0", "x" * 600])
-def test_a_text_that_is_wrong_is_refused(served: Served, text: str) -> None:
+def test_an_invalid_search_text_is_rejected(served: Served, text: str) -> None:
     with served.client() as web:
         for path in ("/api/jobs", "/api/jobs/count"):
             assert web.get(path, params={"text": text}).status_code == 422
 
 
-def test_only_ones_own_jobs_are_found_and_counted(tmp_path: Path) -> None:
+def test_search_and_count_include_only_visible_jobs(tmp_path: Path) -> None:
     with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS)) as served:
         keys = [served.key(Role.PRODUCER, owner=name) for name in ("ann", "bob")]
         with served.client(keys[0]) as ann, served.client(keys[1]) as bob:

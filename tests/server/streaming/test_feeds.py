@@ -37,7 +37,7 @@ def follow(web: httpx.Client, after: str) -> list[Said]:
         return said(response)
 
 
-def test_the_logs_of_named_jobs_come_on_one_stream_each_whole_and_in_order(
+def test_a_shared_stream_has_the_complete_ordered_log_of_each_job(
     working: Served, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -57,7 +57,7 @@ def test_the_logs_of_named_jobs_come_on_one_stream_each_whole_and_in_order(
     assert logs == {one: list(range(1, last + 1)) for one, last in lasts.items()}
 
 
-def test_each_named_job_goes_on_from_its_own_cursor(served: Served) -> None:
+def test_a_shared_stream_continues_each_job_after_its_cursor(served: Served) -> None:
     with served.client() as web:
         one, two = (enqueue(web, "add", a=n)["id"] for n in range(2))
         for job in (one, two):
@@ -77,7 +77,7 @@ NOBODYS = "01890a5d-ac96-774b-bcce-b302099a8057"
     ("after", "status"),
     [("x:1", 422), (f"{NOBODYS}:x", 422), (f"{NOBODYS}:0", 404), ("", 422)],
 )
-def test_a_vector_that_is_wrong_is_refused(served: Served, after: str, status: int) -> None:
+def test_an_invalid_after_parameter_is_rejected(served: Served, after: str, status: int) -> None:
     with served.client() as web:
         answer = web.get("/api/events", params={"after": after}, headers=STREAM)
         assert answer.status_code == status
@@ -85,7 +85,7 @@ def test_a_vector_that_is_wrong_is_refused(served: Served, after: str, status: i
         assert web.get("/api/events", params={"after": many}).status_code == 422
 
 
-def test_a_list_is_told_by_snapshots_of_which_the_newest_wins(tmp_path: Path) -> None:
+def test_a_watched_list_sends_snapshots_of_its_jobs(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.LOCAL, list_poll_interval=0.02)
     with serving(tmp_path, config) as served, served.client() as web:
         old = enqueue(web, "add", {"queue": "media"}, a=1)["id"]
@@ -113,7 +113,7 @@ def test_a_list_is_told_by_snapshots_of_which_the_newest_wins(tmp_path: Path) ->
         assert not served.context.list_watches._watches
 
 
-def test_a_list_filter_that_is_wrong_is_named(served: Served) -> None:
+def test_an_invalid_list_filter_is_reported_by_field(served: Served) -> None:
     with served.client() as web:
         assert web.get("/api/events", params={"state": "lost"}).status_code == 422
         for text in ("state=lost", "colour=red", "limit=0", "nonsense", "createdFrom=now"):
@@ -139,7 +139,7 @@ def take_until(news: Iterator[Said], last: Callable[[Said], bool]) -> list[Said]
     return found
 
 
-def test_jobs_and_lists_come_on_one_stream_and_a_list_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_shared_stream_combines_jobs_and_named_lists(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.LOCAL, list_poll_interval=0.02)
     media, same, empty = "queue=media&state=queued", "state=queued&queue=media", "tag=none"
     with serving(tmp_path, config) as served, served.client() as web:
@@ -174,7 +174,7 @@ def test_jobs_and_lists_come_on_one_stream_and_a_list_is_told_by_its_name(tmp_pa
         assert served.context.hub.followed_jobs == 0
 
 
-def test_what_is_wrong_with_one_does_not_concern_the_others(served: Served) -> None:
+def test_an_error_of_one_job_or_list_does_not_affect_the_others(served: Served) -> None:
     with served.client() as web:
         ended, good, ahead = (enqueue(web, "add", {"queue": "each"}, a=n)["id"] for n in range(3))
         web.post(f"/api/jobs/{ended}/cancel")
@@ -198,7 +198,7 @@ def test_what_is_wrong_with_one_does_not_concern_the_others(served: Served) -> N
             assert [one.type for one in news] == ["closed", "closed"]  # and that is all
 
 
-def test_a_job_that_is_deleted_before_its_log_was_read_is_over(served: Served) -> None:
+def test_a_job_deleted_before_its_log_is_read_is_reported_as_closed(served: Served) -> None:
     async def read() -> list[bytes]:
         return [
             one

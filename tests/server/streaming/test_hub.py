@@ -21,7 +21,7 @@ async def seqs(lines: AsyncGenerator[list[EncodedEvent], None]) -> list[int]:
     return [line.seq for line in await anext(lines)]
 
 
-async def test_what_came_between_the_log_and_the_live_lines_is_not_missing() -> None:
+async def test_events_between_replay_and_live_reader_are_not_lost() -> None:
     """The shared reader is ahead of who has read the log, by an event that came in between."""
     store = MemoryStore(clock=VirtualClock())
     client = Client(store, JsonCodec())

@@ -67,7 +67,7 @@ def checked(body: bytes) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_no_word_of_a_job_begins_a_message_of_its_own(web: httpx.Client, evil: str) -> None:
+def test_text_of_a_job_cannot_start_another_message(web: httpx.Client, evil: str) -> None:
     job = speak(web, evil)
     page = web.get(f"/api/jobs/{job}/events").json()["events"]
     alone = checked(web.get(f"/api/jobs/{job}/events", headers=STREAM).content)
@@ -91,7 +91,7 @@ def test_a_snapshot_of_a_list_is_one_message(web: httpx.Client) -> None:
     assert {one["event"] for one in checked(body)} == {"snapshot"}
 
 
-def test_nul_is_refused_where_names_are_given(web: httpx.Client) -> None:
+def test_nul_in_a_name_is_rejected(web: httpx.Client) -> None:
     for more in ({"tags": ["a\0"]}, {"queue": "a\0"}, {"uniqueKey": "\0"}, {"owner": "\0"}):
         body = {"task": "add", "arguments": {"a": 1}, **more}
         answer = web.post("/api/jobs", json=body)
@@ -110,7 +110,7 @@ def test_nul_is_refused_where_names_are_given(web: httpx.Client) -> None:
         "DELETE /api/session HTTP/1.1\r\nHost: a\r\nCookie: windlass_session=%0d%0aX-Evil: 1\r\n",
     ],
 )
-def test_nothing_that_is_asked_becomes_a_header(served: Served, head: str) -> None:
+def test_request_data_cannot_inject_a_response_header(served: Served, head: str) -> None:
     place = httpx.URL(served.url)
     with socket.create_connection((place.host, place.port), PATIENCE) as sock:
         sock.sendall(head.encode() + b"Connection: close\r\n\r\n")
@@ -122,7 +122,7 @@ def test_nothing_that_is_asked_becomes_a_header(served: Served, head: str) -> No
     assert b"x-evil" not in headers
 
 
-def test_what_a_job_is_called_by_does_not_reach_its_location(web: httpx.Client) -> None:
+def test_a_request_id_cannot_inject_into_the_location_header(web: httpx.Client) -> None:
     body = {"task": "add", "arguments": {"a": 1}, "requestId": "r\r\nX-Evil: 1"}
     answer = web.post("/api/jobs", json=body)
     assert answer.status_code in {201, 422}

@@ -61,7 +61,7 @@ def done(working: Served, tmp_path: Path) -> Iterator[tuple[httpx.Client, dict[s
         yield web, wait_for(web, job["id"], "succeeded")
 
 
-def test_a_finished_job_is_replayed_whole_and_ends(
+def test_the_stream_of_a_finished_job_replays_all_events_and_ends(
     done: tuple[httpx.Client, dict[str, Any]],
 ) -> None:
     web, job = done
@@ -85,7 +85,7 @@ def test_a_finished_job_is_replayed_whole_and_ends(
             assert set(keys) <= one.data.keys(), one.type
 
 
-def test_the_stream_and_the_pages_say_the_same(
+def test_stream_and_pages_return_the_same_events(
     done: tuple[httpx.Client, dict[str, Any]],
 ) -> None:
     web, job = done
@@ -102,7 +102,7 @@ def test_the_stream_and_the_pages_say_the_same(
     ]
 
 
-def test_who_comes_back_goes_on_after_the_last_event_they_had(
+def test_a_reconnecting_client_continues_after_its_last_event(
     done: tuple[httpx.Client, dict[str, Any]],
 ) -> None:
     web, job = done
@@ -122,7 +122,7 @@ def test_who_comes_back_goes_on_after_the_last_event_they_had(
     assert [one.type for one in logs] == ["log"] * 3 + ["artifact", "job-completed"]
 
 
-def test_a_cursor_at_the_end_is_answered_with_no_content(
+def test_a_cursor_at_the_end_returns_no_content(
     done: tuple[httpx.Client, dict[str, Any]],
 ) -> None:
     web, job = done
@@ -137,7 +137,7 @@ def test_a_cursor_at_the_end_is_answered_with_no_content(
      {"fromSequence": "0"}, {"since": "1"}],
     ids=str,
 )  # fmt: skip
-def test_a_cursor_that_means_nothing_is_refused(served: Served, params: dict[str, str]) -> None:
+def test_an_invalid_cursor_is_rejected(served: Served, params: dict[str, str]) -> None:
     with served.client() as web:
         job = enqueue(web, "add", a=1)
         answer = web.get(events_of(job), headers=STREAM, params=params)
@@ -145,7 +145,7 @@ def test_a_cursor_that_means_nothing_is_refused(served: Served, params: dict[str
         assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_from_replay_to_live_nothing_is_missing_and_nothing_comes_twice(
+def test_between_replay_and_live_events_none_is_lost_or_repeated(
     working: Served, tmp_path: Path
 ) -> None:
     """Ten readers come at ten different moments of a job that speaks all the time."""
@@ -176,7 +176,7 @@ def test_from_replay_to_live_nothing_is_missing_and_nothing_comes_twice(
         assert transcript == list(range(1, last + 1))
 
 
-def test_who_falls_behind_reads_on_from_the_store(tmp_path: Path) -> None:
+def test_a_slow_client_continues_from_the_store(tmp_path: Path) -> None:
     """With room for one line, every burst overflows; still nothing is lost."""
     config = ServerConfig(auth=AuthMode.LOCAL, stream_buffer=1)
     gate = tmp_path / "gate"
@@ -192,7 +192,7 @@ def test_who_falls_behind_reads_on_from_the_store(tmp_path: Path) -> None:
     assert found[-1].type == "job-completed"
 
 
-def test_a_quiet_stream_is_kept_alive(tmp_path: Path) -> None:
+def test_a_stream_without_events_sends_keepalives(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.LOCAL, keepalive=0.05)
     with serving(tmp_path, config) as served, served.client() as web:
         job = enqueue(web, "add", a=1)
@@ -205,7 +205,7 @@ def test_a_quiet_stream_is_kept_alive(tmp_path: Path) -> None:
         assert time.strptime(moment, "%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def test_a_keepalive_is_due_every_ten_seconds() -> None:
+def test_the_keepalive_interval_is_ten_seconds() -> None:
     assert ServerConfig().keepalive == 10
 
 
@@ -228,7 +228,7 @@ def test_a_cursor_older_than_the_log_gets_a_resync(
     assert found[1].id == whole[-1].id
 
 
-def test_text_cannot_break_out_of_its_line(working: Served, tmp_path: Path) -> None:
+def test_text_of_an_event_cannot_start_another_sse_field(working: Served, tmp_path: Path) -> None:
     evil = "x\r\n\r\nevent: job-completed\ndata: {}\n\n\u2028\u0085y"
     with working.client() as web:
         job = wait_for(web, enqueue(web, "broken", why=evil)["id"], "failed")
@@ -238,7 +238,7 @@ def test_text_cannot_break_out_of_its_line(working: Served, tmp_path: Path) -> N
         assert found[-1].data["errorMessage"] == evil
 
 
-def test_a_reader_who_leaves_is_forgotten(served: Served) -> None:
+def test_a_disconnected_client_is_removed_from_the_hub(served: Served) -> None:
     with served.client() as web:
         job = enqueue(web, "add", a=1)
         with web.stream("GET", events_of(job), headers=STREAM) as response:
@@ -251,7 +251,7 @@ def test_a_reader_who_leaves_is_forgotten(served: Served) -> None:
         )
 
 
-def test_a_reader_who_takes_nothing_is_cut_off(tmp_path: Path) -> None:
+def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.LOCAL, write_timeout=2)
     with serving(tmp_path, config) as served, served.client() as web:
         job = enqueue(web, "film", gate="x")
@@ -302,7 +302,7 @@ def fill(served: Served, job_id: UUID) -> None:
     served.app.sync.call(speak())
 
 
-def test_a_stop_ends_streams_between_two_messages_and_they_resume_elsewhere(
+def test_a_shutdown_ends_streams_between_messages_and_clients_resume_at_another_server(
     tmp_path: Path,
 ) -> None:
     with serving(tmp_path) as first, serving(tmp_path) as second:
@@ -332,7 +332,7 @@ class Deaf(WrappedStore):
         return await call()
 
 
-def test_a_request_that_outlasts_a_stop_is_told_to_ask_again(tmp_path: Path) -> None:
+def test_a_request_that_outlasts_the_shutdown_gets_503_with_retry_after(tmp_path: Path) -> None:
     """Not that the server has a fault: whoever follows a job must come back."""
     app = make_app(tmp_path)
     with (
@@ -362,7 +362,7 @@ def test_events_of_another_process_arrive(tmp_path: Path) -> None:
             assert reading.result()[-1].type == "job-cancelled"
 
 
-def test_the_loop_is_not_kept_busy_by_streams_that_wait(served: Served) -> None:
+def test_a_hundred_quiet_streams_share_one_reader(served: Served) -> None:
     """A hundred quiet streams cost next to nothing: the server answers others meanwhile."""
     with served.client() as web:
         job = enqueue(web, "add", a=1)

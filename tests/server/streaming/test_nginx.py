@@ -114,7 +114,7 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
         yield Proxied(served, plain, full, served.key(Role.ADMIN))
 
 
-def test_a_server_without_keys_takes_nobody_behind_it_for_somebody_here(tmp_path: Path) -> None:
+def test_clients_behind_nginx_do_not_count_as_local(tmp_path: Path) -> None:
     with (
         serving(tmp_path) as served,
         before(served, tmp_path) as places,
@@ -130,7 +130,7 @@ def events(response: httpx.Response) -> Iterator[Said]:
     return (one for one in messages(response) if isinstance(one, Said))
 
 
-def test_events_come_as_they_happen_and_not_at_the_end(proxied: Proxied) -> None:
+def test_nginx_does_not_buffer_events(proxied: Proxied) -> None:
     with proxied.client() as web, proxied.served.client(proxied.key) as direct:
         job = enqueue(direct, "add", {"hold": True}, a=1)
         with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
@@ -144,7 +144,7 @@ def test_events_come_as_they_happen_and_not_at_the_end(proxied: Proxied) -> None
             assert [one.type for one in found][-1] == "job-cancelled"  # and then it ends
 
 
-def test_keepalives_pass(proxied: Proxied) -> None:
+def test_nginx_passes_keepalives(proxied: Proxied) -> None:
     with proxied.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)
         with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
@@ -152,7 +152,7 @@ def test_keepalives_pass(proxied: Proxied) -> None:
             assert all(next(beats).startswith("keepalive") for _ in range(3))
 
 
-def test_a_reader_who_comes_back_goes_on_where_they_were(proxied: Proxied) -> None:
+def test_a_client_resumes_a_stream_through_nginx(proxied: Proxied) -> None:
     with proxied.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)
         place = f"/api/jobs/{job['id']}/events"
@@ -168,7 +168,7 @@ def test_a_reader_who_comes_back_goes_on_where_they_were(proxied: Proxied) -> No
         assert answer.status_code == 204
 
 
-def test_a_worker_waits_for_a_job_through_it(proxied: Proxied) -> None:
+def test_a_worker_long_polls_through_nginx(proxied: Proxied) -> None:
     queue = str(uuid4())
     claim = {"worker": "far", "queues": {queue: 1}, "tasks": ["add"], "wait": 15}
     with proxied.client() as web, ThreadPoolExecutor(1) as pool:
@@ -180,7 +180,7 @@ def test_a_worker_waits_for_a_job_through_it(proxied: Proxied) -> None:
         assert claimed["job"]["id"] == job["id"]
 
 
-def test_the_server_is_called_by_its_own_name_only(proxied: Proxied) -> None:
+def test_the_host_check_works_through_nginx(proxied: Proxied) -> None:
     for name, status in ((NAME, 200), ("evil.example", 421)):
         with proxied.client(proxied.full, Host=name) as web:
             assert web.get("/api/jobs").status_code == status
@@ -188,7 +188,7 @@ def test_the_server_is_called_by_its_own_name_only(proxied: Proxied) -> None:
         assert web.get("/api/jobs").status_code == 200  # nginx calls it by its address
 
 
-def test_a_session_knows_that_the_browser_came_by_https(proxied: Proxied) -> None:
+def test_a_session_cookie_is_secure_if_nginx_received_https(proxied: Proxied) -> None:
     with proxied.client(proxied.full, Host=NAME) as web:
         cookie = SimpleCookie(web.post("/api/session").headers["set-cookie"])
         assert cookie["windlass_session"]["secure"]
@@ -198,7 +198,7 @@ def test_a_session_knows_that_the_browser_came_by_https(proxied: Proxied) -> Non
         assert browser.post("/api/tickets").status_code == 201
 
 
-def test_what_is_too_large_is_told_as_that(proxied: Proxied) -> None:
+def test_a_body_that_is_too_large_gets_413_through_nginx(proxied: Proxied) -> None:
     much = {"task": "add", "arguments": {"a": "x" * (2 * 1024 * 1024)}}
     with proxied.client() as web:
         assert web.post("/api/jobs", json=much).status_code == 413  # by nginx: client_max_body_size
@@ -212,13 +212,13 @@ def test_what_is_too_large_is_told_as_that(proxied: Proxied) -> None:
         assert web.get("/api/jobs").status_code == 200
 
 
-def test_who_has_no_key_stays_outside(proxied: Proxied) -> None:
+def test_requests_through_nginx_need_a_key(proxied: Proxied) -> None:
     for url in (proxied.plain, proxied.full):
         answer = httpx.get(f"{url}/api/jobs", headers={"Host": NAME}, timeout=PATIENCE)
         assert answer.status_code == 401
 
 
-def test_a_stream_that_the_server_ends_ends_for_its_reader(proxied: Proxied) -> None:
+def test_a_stream_ended_by_the_server_ends_through_nginx(proxied: Proxied) -> None:
     revoked, key_id = proxied.served.key_and_id(Role.PRODUCER)
     with proxied.client() as admin, proxied.client(Authorization=f"Bearer {revoked}") as web:
         job = enqueue(admin, "add", {"hold": True}, a=1)

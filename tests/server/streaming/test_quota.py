@@ -47,7 +47,7 @@ def refused(answer: httpx.Response) -> bool:
     return True
 
 
-def test_a_key_has_so_many_streams_by_whatever_way_it_came(narrow: Served) -> None:
+def test_the_quota_of_a_key_includes_its_sessions_and_tickets(narrow: Served) -> None:
     key = narrow.key(Role.PRODUCER)
     with narrow.client(key) as web, narrow.client(narrow.key(Role.PRODUCER)) as other:
         job = enqueue(web, "add", {"hold": True}, a=1)["id"]
@@ -78,7 +78,7 @@ def test_a_key_has_so_many_streams_by_whatever_way_it_came(narrow: Served) -> No
         until(lambda: narrow.context.hub.open_streams == 0, "all are let go")
 
 
-def test_a_server_has_so_many_streams_in_all(narrow: Served) -> None:
+def test_the_quota_of_the_server_limits_all_keys_together(narrow: Served) -> None:
     with ExitStack() as stack:
         found = []
         for _ in range(3):
@@ -89,7 +89,7 @@ def test_a_server_has_so_many_streams_in_all(narrow: Served) -> None:
     until(lambda: narrow.context.hub.open_streams == 0, "all are let go")
 
 
-def test_those_who_come_at_once_are_counted_one_by_one(narrow: Served) -> None:
+def test_concurrent_streams_do_not_exceed_the_quota(narrow: Served) -> None:
     with narrow.client(narrow.key(Role.VIEWER)) as web, ExitStack() as stack:
         with ThreadPoolExecutor(12) as pool:
             coming = [pool.submit(opened, stack, web, "/api/events") for _ in range(12)]
@@ -98,14 +98,14 @@ def test_those_who_come_at_once_are_counted_one_by_one(narrow: Served) -> None:
     until(lambda: narrow.context.hub.open_streams == 0, "all are let go")
 
 
-def test_without_keys_only_the_servers_limit_counts(tmp_path: Path) -> None:
+def test_requests_without_a_key_have_only_the_server_quota(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.LOCAL, max_streams_per_key=1, max_streams=2)
     with serving(tmp_path, config) as served, served.client() as web, ExitStack() as stack:
         found = [refused(opened(stack, web, "/api/events")) for _ in range(3)]
         assert found == [False, False, True]
 
 
-def test_a_store_elsewhere_comes_back_until_there_is_room(narrow: Served) -> None:
+def test_a_remote_store_retries_while_the_quota_is_used_up(narrow: Served) -> None:
     """And gives up in the end, with what the server said."""
     key = narrow.key(Role.PRODUCER)
 
@@ -138,7 +138,7 @@ def test_a_store_elsewhere_comes_back_until_there_is_room(narrow: Served) -> Non
                 asyncio.run(follow(job, [0.0] * 9, ExitStack()))
 
 
-def test_requests_that_wait_take_room_and_jobs_that_are_there_are_handed_out_without(
+def test_long_polls_count_toward_the_quota_and_immediate_claims_do_not(
     narrow: Served,
 ) -> None:
     key = narrow.key(Role.WORKER, Role.PRODUCER)

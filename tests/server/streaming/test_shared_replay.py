@@ -64,7 +64,7 @@ class Counted(WrappedStore):
         return await call()
 
 
-async def test_those_who_come_at_once_share_one_read_and_miss_nothing() -> None:
+async def test_concurrent_clients_share_one_read_of_the_log() -> None:
     store = Counted(MemoryStore(clock=VirtualClock()))
     client = Client(store, JsonCodec())
     hub = EventHub(lambda: client, client.codec, ServerConfig())
@@ -88,7 +88,7 @@ async def test_those_who_come_at_once_share_one_read_and_miss_nothing() -> None:
     assert store.asked["events"] == 2 * pages
 
 
-async def test_one_who_leaves_takes_nothing_from_those_who_share_the_read() -> None:
+async def test_a_disconnect_does_not_cancel_a_shared_read() -> None:
     store = Counted(MemoryStore(clock=VirtualClock()))
     client = Client(store, JsonCodec())
     hub = EventHub(lambda: client, client.codec, ServerConfig())
@@ -104,7 +104,7 @@ async def test_one_who_leaves_takes_nothing_from_those_who_share_the_read() -> N
     assert await staying == [1, 2, 3]
 
 
-async def test_a_line_for_many_leaves_turns_to_others() -> None:
+async def test_fan_out_to_many_subscribers_yields_to_the_event_loop() -> None:
     """What is to be done in the loop meanwhile is done before the last has the line."""
     store = MemoryStore(clock=VirtualClock())
     client = Client(store, JsonCodec())
@@ -130,7 +130,7 @@ async def test_a_line_for_many_leaves_turns_to_others() -> None:
     assert any(0 < turn < count for turn in turns)
 
 
-async def test_many_streams_share_one_check_for_keys() -> None:
+async def test_many_streams_share_one_access_recheck() -> None:
     """Else all ask the store at once, again and again, and nobody else has a turn."""
     store = Counted(MemoryStore())
     auth = Authenticator(lambda: store, ServerConfig(auth=AuthMode.LOCAL, key_cache_ttl=0.2))
@@ -151,7 +151,7 @@ async def watch(watches: ListWatches, query: Query) -> bytes:
         return await anext(told)
 
 
-async def test_a_hundred_who_watch_one_list_are_one_reader_of_it() -> None:
+async def test_a_hundred_subscribers_of_one_list_share_one_poll() -> None:
     store = Counted(MemoryStore())
     client = Client(store, JsonCodec())
     job = await start_one(store)
@@ -179,7 +179,7 @@ async def test_a_hundred_who_watch_one_list_are_one_reader_of_it() -> None:
     assert all(b'"state":"succeeded"' in piece for piece in found[100:])
 
 
-async def test_of_many_lists_a_few_are_looked_at_at_a_time() -> None:
+async def test_a_few_lists_are_polled_at_a_time() -> None:
     store = Counted(MemoryStore())
     store.held = {"find"}
     store.free.clear()
@@ -221,7 +221,7 @@ def whole(one: socket.socket) -> tuple[bytes, bytes]:
     return head.splitlines()[0], body
 
 
-def test_streams_are_opened_a_few_at_a_time_and_other_requests_pass_them(tmp_path: Path) -> None:
+def test_streams_are_opened_a_few_at_a_time_and_do_not_block_other_requests(tmp_path: Path) -> None:
     app, store = make_app(tmp_path), Counted(MemoryStore())
     with (
         app.replace_store(store, tmp_path / "data"),
@@ -240,7 +240,7 @@ def test_streams_are_opened_a_few_at_a_time_and_other_requests_pass_them(tmp_pat
             until(lambda: served.context.hub.open_streams == MANY, "all are let in")
 
 
-def test_those_who_wait_to_be_let_in_are_told_when_the_server_stops(tmp_path: Path) -> None:
+def test_a_shutdown_answers_streams_that_wait_for_admission(tmp_path: Path) -> None:
     app, store = make_app(tmp_path), Counted(MemoryStore())
     with (
         app.replace_store(store, tmp_path / "data"),
@@ -262,7 +262,7 @@ def test_those_who_wait_to_be_let_in_are_told_when_the_server_stops(tmp_path: Pa
             store.free.set()  # for the first ones there was time
 
 
-def test_who_leaves_before_they_are_let_in_costs_the_store_nothing(
+def test_a_stream_disconnected_before_admission_reads_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     app, store = make_app(tmp_path), Counted(MemoryStore())
@@ -287,7 +287,7 @@ def test_who_leaves_before_they_are_let_in_costs_the_store_nothing(
     assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
 
 
-async def test_nothing_more_is_sent_to_one_who_is_waited_for(tmp_path: Path) -> None:
+async def test_no_keepalive_is_sent_while_a_send_is_blocked(tmp_path: Path) -> None:
     """Else the wait for a keepalive would begin when the first is nearly over, and so on."""
     app = make_app(tmp_path)
     config = ServerConfig(auth=AuthMode.LOCAL, keepalive=0.01, write_timeout=0.5)
