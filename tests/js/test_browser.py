@@ -16,7 +16,7 @@ from tests.browser.conftest import CHROMIUM, FLAGS
 from tests.js.conftest import log_of, make
 from tests.js.proxy import Proxy
 from tests.server.conftest import Served, enqueue, exists, serving, until, wait_for
-from tests.server.stream_proxy import Meddled, disorder, lie
+from tests.server.stream_faults import Meddled, disorder, lie
 
 from windlass.server.javascript_client import folder
 

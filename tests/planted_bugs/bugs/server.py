@@ -34,9 +34,9 @@ from windlass.server.streaming.stream_filter import StreamFilter
 AUTH = "tests/server/auth/test_authenticator.py::"
 MEETINGS = "tests/planted_bugs/test_race_points.py::"
 STREAM = "tests/server/streaming/test_job_stream.py::"
-HUB = "tests/server/streaming/test_hub.py::"
+HUB = "tests/server/streaming/test_event_hub.py::"
 TOKEN = "tests/core/test_task_token.py::"
-WORK = "tests/server/remote/test_worker_protocol.py::"
+WORK = "tests/server/remote/test_worker_api.py::"
 
 
 # -- authentication

@@ -14,10 +14,11 @@ from uuid import uuid4
 import httpx
 import pytest
 from tests.server.conftest import PATIENCE, STREAM, Served, enqueue, said, serving, until
+from tests.server.recording_store import Counted
 
 from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.server.auth.authenticator import Authenticator
-from windlass.server.auth.caller import Caller
+from windlass.server.auth.caller import ANONYMOUS_ADMIN, Caller
 from windlass.server.auth.permissions import ROLE_PERMISSIONS, Permission
 from windlass.server.auth.rate_limit import RateLimiter
 from windlass.server.config import LOOPBACK, AuthMode, ServerConfig
@@ -444,3 +445,19 @@ async def test_a_thousand_streams_of_one_key_read_the_key_once() -> None:
     await asyncio.gather(*(auth.still_authorized(caller) for _ in range(1000)))
     assert store.reads == before + 1
     assert not await auth.still_authorized(caller)
+
+
+async def test_many_streams_share_one_access_recheck() -> None:
+    """Else all ask the store at once, again and again, and nobody else has a turn."""
+    store = Counted(MemoryStore())
+    auth = Authenticator(lambda: store, ServerConfig(auth=AuthMode.LOCAL, key_cache_ttl=0.2))
+    assert await auth.still_authorized(ANONYMOUS_ADMIN)
+    await asyncio.sleep(0.2)  # until what is known is to be looked up again
+    store.asked.clear()
+    store.held = {"list_records"}
+    store.free.clear()
+    asking = [asyncio.create_task(auth.still_authorized(ANONYMOUS_ADMIN)) for _ in range(50)]
+    await asyncio.sleep(0.05)
+    store.free.set()
+    assert all(await asyncio.gather(*asking))
+    assert store.asked["list_records"] < 50 / 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -22,9 +22,16 @@ from windlass.server.config import AuthMode, ServerConfig
 from windlass.server.routes.flows import MAX_PARENTS
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
+from windlass.task import Task
 from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
+
+
+@pytest.fixture
+def web(served: Served) -> Iterator[httpx.Client]:
+    with served.client() as client:
+        yield client
 
 
 @pytest.fixture
@@ -261,3 +268,21 @@ def test_the_graph_of_a_fan_out_has_the_child_jobs(tmp_path: Path) -> None:
     parts = parents.pop(UUID(job))
     assert len(parts) == 3
     assert parents == {one: [] for one in parts}
+
+
+def test_a_flow_is_returned_with_its_jobs_and_dependencies(
+    served: Served, web: httpx.Client
+) -> None:
+    flow = served.app.flow()
+    add = served.app.tasks.get("add")
+    assert add is not None
+    task: Task[..., int] = Task(served.app, add)
+    first = flow.add(task, a=1)
+    flow.add(task, a=first.result)
+    run = flow.enqueue()
+    told = web.get(f"/api/flows/{run.id}").json()
+    assert told["counts"] == {"queued": 1, "created": 1}
+    [last, parent] = told["jobs"]
+    assert last["dependsOn"] == [parent["id"]]
+    assert web.get(f"/api/flows/{uuid4()}").status_code == 404
+    assert web.get("/api/flows/x").status_code == 422

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.server.aura.conftest import read
 from tests.server.conftest import enqueue, make_app, serving, wait_for
+from tests.server.resilience.conftest import read
 
 from windlass.core.errors import StoreUnavailableError
 from windlass.stores.memory import MemoryStore

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -11,6 +13,7 @@ from windlass.core.decisions.outcome import Succeeded
 from windlass.server.config import ServerConfig
 from windlass.server.streaming.event_encoder import EncodedEvent
 from windlass.server.streaming.event_hub import EventHub
+from windlass.server.streaming.job_channel import FANOUT_BATCH
 from windlass.server.streaming.stream_filter import StreamFilter
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
@@ -42,3 +45,29 @@ async def test_events_between_replay_and_live_reader_are_not_lost() -> None:
         told = [line.seq async for lines in second for line in lines]
 
     assert told == [5, 6]
+
+
+async def test_fan_out_to_many_subscribers_yields_to_the_event_loop() -> None:
+    """What is to be done in the loop meanwhile is done before the last has the line."""
+    store = MemoryStore(clock=VirtualClock())
+    client = Client(store, JsonCodec())
+    hub = EventHub(lambda: client, client.codec, ServerConfig())
+    job = await start_one(store)
+    had: list[int] = []  # how many had it, turn by turn
+
+    async def listen(number: int) -> None:
+        async with contextlib.aclosing(hub.follow(job.id, StreamFilter(after=3))) as lines:
+            await anext(lines)
+            had.append(number)
+
+    count = 3 * FANOUT_BATCH
+    readers = [asyncio.create_task(listen(number)) for number in range(count)]
+    while sum(len(one.subscribers) for one in hub._channels.values()) < count:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await append_records(store, job, log_record(1, "for all"))
+    turns = []
+    while len(had) < count:
+        await asyncio.sleep(0)
+        turns.append(len(had))
+    await asyncio.gather(*readers)
+    assert any(0 < turn < count for turn in turns)

@@ -11,8 +11,8 @@ from uuid import UUID
 import httpx
 import pytest
 from tests.js.proxy import Proxy
-from tests.server.aura.conftest import at_forty, ended, percents, places, read, reading
 from tests.server.conftest import Said, Served, exists, wait_for
+from tests.server.resilience.conftest import at_forty, ended, percents, places, read, reading
 
 from windlass.stores.http import HttpConfig, HttpStore
 

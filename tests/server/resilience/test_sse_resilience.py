@@ -12,8 +12,8 @@ from uuid import UUID
 import httpx
 import pytest
 from tests.js.proxy import Proxy
-from tests.server.aura.conftest import at_forty, ended, read, reading
 from tests.server.conftest import STREAM, Served, enqueue, make_app, messages, serving, wait_for
+from tests.server.resilience.conftest import at_forty, ended, read, reading
 
 from windlass.core.errors import StoreUnavailableError
 from windlass.server.config import AuthMode, ServerConfig

@@ -24,7 +24,7 @@ from tests.server.conftest import (
     serving,
     until,
 )
-from tests.server.stream_proxy import Meddled, disorder
+from tests.server.stream_faults import Meddled, disorder
 
 from windlass import Context, InvalidInput, Windlass, fixed
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.aura.conftest import at_forty, ended, percents, places, read
 from tests.server.conftest import Served, enqueue, exists, until, wait_for
+from tests.server.resilience.conftest import at_forty, ended, percents, places, read
 
 REPORTED = [0, 10, 25, 20, 30, 28, 50, 75, 100, 95]
 SHOWN = [0, 10, 25, 25, 30, 30, 50, 75, 100, 100]

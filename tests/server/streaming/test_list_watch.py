@@ -1,0 +1,67 @@
+"""Watched lists: one poll for all subscribers of a list, a few lists at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from tests.server.recording_store import Counted
+
+from windlass.client import Client
+from windlass.core.codec import JsonCodec
+from windlass.core.decisions.outcome import Succeeded
+from windlass.core.query.job_query import Query
+from windlass.server.streaming.list_watch import MAX_POLLS, ListWatches
+from windlass.stores.memory import MemoryStore
+from windlass.testing.factories import settle_one, start_one
+
+MANY = 50
+
+
+async def watch(watches: ListWatches, query: Query) -> bytes:
+    async with contextlib.aclosing(watches.snapshots(query, "list")) as told:
+        return await anext(told)
+
+
+async def test_a_hundred_subscribers_of_one_list_share_one_poll() -> None:
+    store = Counted(MemoryStore())
+    client = Client(store, JsonCodec())
+    job = await start_one(store)
+    watches = ListWatches(lambda: client, 0.05)
+    found: list[bytes] = []
+
+    async def tab() -> None:
+        async with contextlib.aclosing(watches.snapshots(Query(owner="", limit=20))) as told:
+            async for piece in told:
+                found.append(piece)  # noqa: PERF401 - it is looked at while it grows
+
+    store.asked.clear()
+    began = asyncio.get_running_loop().time()
+    tabs = [asyncio.create_task(tab()) for _ in range(100)]
+    while len(found) < 100:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await settle_one(store, job, Succeeded())
+    while len(found) < 200:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    looks = 1 + (asyncio.get_running_loop().time() - began) / 0.05
+    for one in tabs:
+        one.cancel()
+    await asyncio.gather(*tabs, return_exceptions=True)
+    assert store.asked["find"] <= looks
+    assert all(b'"state":"succeeded"' in piece for piece in found[100:])
+
+
+async def test_a_few_lists_are_polled_at_a_time() -> None:
+    store = Counted(MemoryStore())
+    store.held = {"find"}
+    store.free.clear()
+    client = Client(store, JsonCodec())
+    watches = ListWatches(lambda: client, 1.0)
+    tabs = [
+        asyncio.create_task(watch(watches, Query(queues=frozenset({str(n)})))) for n in range(MANY)
+    ]
+    await asyncio.sleep(0.05)
+    assert store.under_way["find"] == MAX_POLLS
+    store.free.set()
+    assert all(b"loaded" in told for told in await asyncio.gather(*tabs))
+    assert store.asked["find"] == MANY

@@ -1,0 +1,114 @@
+"""Admission of streams: a few are opened at a time, and other requests are not delayed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import select
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.server.conftest import Served, enqueue, make_app, serving, until
+from tests.server.recording_store import Counted
+
+from windlass.server.streaming.stream_admission import MAX_OPENING
+from windlass.stores.memory import MemoryStore
+
+MANY = 50
+
+
+SENT_AWAY = b"HTTP/1.1 200 OK", b"d\r\nretry: 1000\n\n\r\n0\r\n\r\n"
+
+
+@contextlib.contextmanager
+def many(served: Served, job: str) -> Iterator[list[socket.socket]]:
+    """Requests for streams, all sent before any is answered."""
+    host, _, port = served.url.removeprefix("http://").partition(":")
+    asked = [f"GET /api/jobs/{job}/events HTTP/1.1", "Host: localhost"]
+    asked += ["Accept: text/event-stream", "", ""]
+    made = [socket.create_connection((host, int(port))) for _ in range(MANY)]
+    try:
+        for one in made:
+            one.sendall("\r\n".join(asked).encode())
+        yield made
+    finally:
+        for one in made:
+            one.close()
+
+
+def answered(sockets: list[socket.socket]) -> list[socket.socket]:
+    return select.select([one for one in sockets if one.fileno() >= 0], [], [], 0)[0]
+
+
+def whole(one: socket.socket) -> tuple[bytes, bytes]:
+    """Its first line, and its body; it stays to be read."""
+    head, _, body = one.recv(4096, socket.MSG_PEEK).partition(b"\r\n\r\n")
+    return head.splitlines()[0], body
+
+
+def test_streams_are_opened_a_few_at_a_time_and_do_not_block_other_requests(tmp_path: Path) -> None:
+    app, store = make_app(tmp_path), Counted(MemoryStore())
+    with (
+        app.replace_store(store, tmp_path / "data"),
+        serving(tmp_path, app=app) as served,
+        served.client() as web,
+    ):
+        job = enqueue(web, "add", a=1)["id"]
+        store.free.clear()
+        with many(served, job):
+            until(lambda: len(served.server.server_state.connections) > MANY, "all have come")
+            until(lambda: store.under_way["get"], "the first are let in")
+            for _ in range(3):
+                assert web.get("/api/jobs").json()["jobs"][0]["id"] == job
+            assert store.under_way["get"] <= MAX_OPENING
+            store.free.set()
+            until(lambda: served.context.hub.open_streams == MANY, "all are let in")
+
+
+def test_a_shutdown_answers_streams_that_wait_for_admission(tmp_path: Path) -> None:
+    app, store = make_app(tmp_path), Counted(MemoryStore())
+    with (
+        app.replace_store(store, tmp_path / "data"),
+        serving(tmp_path, app=app, grace=60) as served,
+        served.client() as web,
+    ):
+        job = enqueue(web, "add", a=1)["id"]
+        store.asked.clear()
+        store.free.clear()
+        with many(served, job) as sockets:
+            until(lambda: len(served.server.server_state.tasks) == MANY, "all have asked")
+            until(lambda: store.under_way["get"] == MAX_OPENING, "the first are let in")
+            served.server.should_exit = True
+            until(lambda: len(answered(sockets)) == MANY - MAX_OPENING, "the others are sent away")
+            assert store.asked["get"] == MAX_OPENING, "nothing is asked for them"
+            assert all(whole(one) == SENT_AWAY for one in answered(sockets))
+            for one in answered(sockets):
+                one.close()
+            store.free.set()  # for the first ones there was time
+
+
+def test_a_stream_disconnected_before_admission_reads_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, store = make_app(tmp_path), Counted(MemoryStore())
+    with (
+        app.replace_store(store, tmp_path / "data"),
+        serving(tmp_path, app=app) as served,
+        served.client() as web,
+    ):
+        job = enqueue(web, "add", a=1)["id"]
+        store.asked.clear()
+        store.free.clear()
+        with many(served, job):
+            until(lambda: len(served.server.server_state.tasks) == MANY, "all have asked")
+            until(lambda: store.under_way["get"] == MAX_OPENING, "the first are let in")
+        until(lambda: len(served.server.server_state.connections) <= 1, "all have left")
+        store.free.set()
+        with served.client() as other:
+            read = {"Accept": "text/event-stream"}
+            with other.stream("GET", f"/api/jobs/{job}/events", headers=read) as answer:
+                assert answer.status_code == 200
+        assert store.asked["get"] == MAX_OPENING + 1
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]

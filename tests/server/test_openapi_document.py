@@ -1,0 +1,39 @@
+"""The OpenAPI document describes every route and every parameter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from tests.server.conftest import Served
+
+from windlass.server.routes.route_table import ROUTES
+
+
+@pytest.fixture
+def web(served: Served) -> Iterator[httpx.Client]:
+    with served.client() as client:
+        yield client
+
+
+def test_the_openapi_document_describes_every_route(web: httpx.Client) -> None:
+    document = web.get("/api/openapi.json").json()
+    assert document["openapi"].startswith("3.1")
+    for route in ROUTES:
+        path = route.path.replace(":path", "")
+        if route.internal:
+            assert path not in document["paths"]
+            continue
+        told = document["paths"][path][route.method.lower()]
+        assert told["summary"]
+        assert str(route.status) in told["responses"]
+        for status in route.problems:
+            assert "application/problem+json" in told["responses"][str(status)]["content"]
+    assert "Problem" in document["components"]["schemas"]
+    told = document["paths"]["/api/jobs/{id}/events"]["get"]["responses"]
+    assert {"application/json", "text/event-stream"} == told["200"]["content"].keys()
+    assert {"200", "204", "404"} <= told.keys()
+    text = str(document)
+    assert not re.search(r"'\w+_\w+': \{'(type|anyOf|format)", text)  # camelCase throughout
