@@ -146,10 +146,10 @@ def serving(
             served.workers.append(
                 served.app.worker(WorkerConfig(poll_interval=0.02, sweep_interval=0.05, grace=0))
             )
-            tasks = [asyncio.create_task(one.run()) for one in served.workers]
+            tasks = [asyncio.create_task(item.run()) for item in served.workers]
         await served.server.serve()
-        for one in served.workers:
-            one.stop()
+        for item in served.workers:
+            item.stop()
         await asyncio.gather(*tasks)
         await served.app.aclose()
 
@@ -206,7 +206,7 @@ def messages(response: httpx.Response) -> Iterator[Said | str]:
 
 
 def said(response: httpx.Response) -> list[Said]:
-    return [one for one in messages(response) if isinstance(one, Said)]
+    return [message for message in messages(response) if isinstance(message, Said)]
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
@@ -222,11 +222,11 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 
 def enqueue(client: httpx.Client, task: str, options: dict[str, Any] | None = None,
             **arguments: Any) -> dict[str, Any]:  # fmt: skip
-    answer = client.post(
+    response = client.post(
         "/api/jobs", json={"task": task, "arguments": arguments, **(options or {})}
     )
-    assert answer.status_code in {200, 201}, answer.text
-    found: dict[str, Any] = answer.json()
+    assert response.status_code in {200, 201}, response.text
+    found: dict[str, Any] = response.json()
     return found
 
 

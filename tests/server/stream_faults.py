@@ -43,9 +43,9 @@ def apart(message: Message) -> list[Message]:
 
 def lie() -> Meddle:
     """The job was at 40 %, then it says 15."""
-    told, lied = b'"progressPct":60', b'"progressPct":15'
+    result, lied = b'"progressPct":60', b'"progressPct":15'
     return lambda message: [
-        {**message, "body": message["body"].replace(told, lied)} if "body" in message else message
+        {**message, "body": message["body"].replace(result, lied)} if "body" in message else message
     ]
 
 
@@ -61,7 +61,7 @@ class Meddled:
 
         async def pass_on(message: Message) -> None:
             for part in apart(message):
-                for one in meddle(part):
-                    await send(one)
+                for item in meddle(part):
+                    await send(item)
 
         await self._app(scope, receive, pass_on)

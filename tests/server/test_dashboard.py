@@ -25,30 +25,30 @@ def web(served: Served) -> Iterator[httpx.Client]:
 
 def test_every_page_has_a_policy_that_allows_only_own_resources(web: httpx.Client) -> None:
     for path in dashboard.PAGES:
-        answer = web.get(f"/{path}".replace("{id}", "x"), headers=HTML)
-        assert answer.status_code == 200
-        policy = answer.headers["content-security-policy"]
+        response = web.get(f"/{path}".replace("{id}", "x"), headers=HTML)
+        assert response.status_code == 200
+        policy = response.headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
         assert "//" not in policy  # no other place
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["cache-control"] == "no-cache"
-        assert "<script>" not in answer.text
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["cache-control"] == "no-cache"
+        assert "<script>" not in response.text
         base = "../" * path.count("/") or "./"
-        assert f'<base href="{base}">' in answer.text
+        assert f'<base href="{base}">' in response.text
 
 
 def test_assets_of_a_page_are_compressed_and_immutable(web: httpx.Client) -> None:
     found = set(SENT.findall(web.get("/").text))
-    assert {one.rpartition(".")[2] for one in found} == {"css", "js", "svg"}
-    for one in found:
-        answer = web.get(f"/{one}")
-        assert answer.status_code == 200, one
-        assert "immutable" in answer.headers["cache-control"]
-        assert answer.headers["content-encoding"] == "gzip"
-        plain = web.get(f"/{one}", headers={"Accept-Encoding": "identity"})
+    assert {item.rpartition(".")[2] for item in found} == {"css", "js", "svg"}
+    for item in found:
+        response = web.get(f"/{item}")
+        assert response.status_code == 200, item
+        assert "immutable" in response.headers["cache-control"]
+        assert response.headers["content-encoding"] == "gzip"
+        plain = web.get(f"/{item}", headers={"Accept-Encoding": "identity"})
         assert "content-encoding" not in plain.headers
-        assert plain.content == answer.content
+        assert plain.content == response.content
     name = next(iter(found)).partition("/")[2].partition("/")[2]
     kept = dashboard.assets().files[name]
     assert gzip.decompress(kept.gzipped) == kept.body
@@ -57,8 +57,8 @@ def test_assets_of_a_page_are_compressed_and_immutable(web: httpx.Client) -> Non
 def test_unknown_assets_and_assets_of_another_release_are_not_found(web: httpx.Client) -> None:
     digest = dashboard.assets().digest
     for path in ("000000000000/app.js", f"{digest}/nothing.js", f"{digest}/..%2f..%2fdashboard.py"):
-        answer = web.get(f"/assets/{path}", headers=HTML)
-        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+        response = web.get(f"/assets/{path}", headers=HTML)
+        assert (response.status_code, response.json()["code"]) == (404, "not_found")
 
 
 def test_an_unknown_path_returns_a_page_to_browsers_and_a_problem_to_programs(
@@ -68,8 +68,8 @@ def test_an_unknown_path_returns_a_page_to_browsers_and_a_problem_to_programs(
     assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
     assert '<base href="../../">' in page.text
     for path, headers in (("/no/such/page", {}), ("/api/nothing", HTML)):
-        answer = web.get(path, headers=headers)
-        assert (answer.status_code, answer.json()["code"]) == (404, "no_route")
+        response = web.get(path, headers=headers)
+        assert (response.status_code, response.json()["code"]) == (404, "no_route")
 
 
 def test_a_trailing_slash_redirects_within_the_server(web: httpx.Client) -> None:
@@ -100,9 +100,9 @@ def test_a_redirect_location_is_percent_encoded() -> None:
 
 def test_invalid_arguments_are_reported_by_field(web: httpx.Client) -> None:
     def wrong(**arguments: object) -> list[str]:
-        answer = web.post("/api/jobs", json={"task": "add", "arguments": arguments})
-        assert answer.status_code == 422
-        return [one["field"] for one in answer.json()["errors"]]
+        response = web.post("/api/jobs", json={"task": "add", "arguments": arguments})
+        assert response.status_code == 422
+        return [error["field"] for error in response.json()["errors"]]
 
     assert wrong(a="x", b="y") == ["arguments.a", "arguments.b"]
     assert wrong(b=1) == ["arguments.a"]
@@ -110,7 +110,7 @@ def test_invalid_arguments_are_reported_by_field(web: httpx.Client) -> None:
 
 
 def test_tasks_show_their_defaults_and_sessions_their_permissions(web: httpx.Client) -> None:
-    tasks = {one["name"]: one for one in web.get("/api/tasks").json()["tasks"]}
+    tasks = {task["name"]: task for task in web.get("/api/tasks").json()["tasks"]}
     assert tasks["add"]["arguments"]["properties"]["b"]["default"] == 0
     assert "default" not in tasks["add"]["arguments"]["properties"]["a"]
     permissions = web.get("/api/session").json()["permissions"]

@@ -66,14 +66,14 @@ def test_random_requests_get_documented_responses(
     path = path.replace("{name:path}", quoted)
     content = json.dumps(body).encode() if route.method == "POST" else None
     headers = {"Content-Type": "application/json"} if content is not None else {}
-    answer = web.request(route.method, path, params=params, content=content, headers=headers)
-    assert answer.status_code < 500, answer.text
+    response = web.request(route.method, path, params=params, content=content, headers=headers)
+    assert response.status_code < 500, response.text
     promised = {route.status, *route.responses, *route.problems, 400, 401, 404, 405, 422}
-    assert answer.status_code in promised
-    if answer.status_code >= 400:
-        told = answer.json()
-        assert answer.headers["content-type"] == "application/problem+json"
-        assert {"type", "title", "status", "detail", "advice", "code"} <= told.keys()
+    assert response.status_code in promised
+    if response.status_code >= 400:
+        result = response.json()
+        assert response.headers["content-type"] == "application/problem+json"
+        assert {"type", "title", "status", "detail", "advice", "code"} <= result.keys()
 
 
 def test_lone_surrogates_are_rejected_with_a_problem(web: httpx.Client) -> None:
@@ -86,6 +86,6 @@ def test_lone_surrogates_are_rejected_with_a_problem(web: httpx.Client) -> None:
     ]
     for body in bodies:
         headers = {"Content-Type": "application/json"}
-        answer = web.post("/api/jobs", content=json.dumps(body).encode(), headers=headers)
-        assert answer.status_code in {400, 422}, body
-        assert answer.json()["detail"]
+        response = web.post("/api/jobs", content=json.dumps(body).encode(), headers=headers)
+        assert response.status_code in {400, 422}, body
+        assert response.json()["detail"]

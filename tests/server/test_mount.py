@@ -45,9 +45,9 @@ def running(api: FastAPI) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[Windlass]:
-    made = make_app(tmp_path)
-    yield made
-    made.close()
+    created = make_app(tmp_path)
+    yield created
+    created.close()
 
 
 def own() -> FastAPI:
@@ -62,12 +62,12 @@ def own() -> FastAPI:
 
 def check(web: httpx.Client, prefix: str) -> None:
     assert web.get("/mine").json() == {"it": "works"}
-    answer = web.post(f"{prefix}/api/jobs", json={"task": "add", "arguments": {"a": 1}})
-    assert answer.status_code == 201
-    job = web.get(answer.headers["location"]).json()
+    reply_response = web.post(f"{prefix}/api/jobs", json={"task": "add", "arguments": {"a": 1}})
+    assert reply_response.status_code == 201
+    job = web.get(reply_response.headers["location"]).json()
     assert web.post(f"{prefix}/api/jobs/{job['id']}/cancel").json()["status"] == "canceled"
     with web.stream("GET", f"{prefix}/api/jobs/{job['id']}/events", headers=STREAM) as response:
-        assert [one.seq for one in said(response)] == [1, 2, 3]
+        assert [message.seq for message in said(response)] == [1, 2, 3]
     wrong = web.post(f"{prefix}/api/jobs", json={"task": "add", "arguments": {}})
     assert wrong.status_code == 422
     assert wrong.headers["content-type"] == "application/problem+json"
@@ -123,9 +123,9 @@ def test_a_job_rejected_by_middleware_is_not_enqueued(app: Windlass) -> None:
 
     with running(app.asgi(OPEN)) as web:
         enqueue(web, "add", a=1)
-        answer = web.post("/api/jobs", json={"task": "add", "arguments": {"a": 13}})
-        assert (answer.status_code, answer.json()["code"]) == (500, "internal")
-        assert "unlucky" not in answer.text  # what is not meant for callers stays here
+        response = web.post("/api/jobs", json={"task": "add", "arguments": {"a": 13}})
+        assert (response.status_code, response.json()["code"]) == (500, "internal")
+        assert "unlucky" not in response.text  # what is not meant for callers stays here
         assert len(web.get("/api/jobs").json()["jobs"]) == 1
 
 

@@ -26,14 +26,14 @@ def test_the_openapi_document_describes_every_route(web: httpx.Client) -> None:
         if route.internal:
             assert path not in document["paths"]
             continue
-        told = document["paths"][path][route.method.lower()]
-        assert told["summary"]
-        assert str(route.status) in told["responses"]
+        result = document["paths"][path][route.method.lower()]
+        assert result["summary"]
+        assert str(route.status) in result["responses"]
         for status in route.problems:
-            assert "application/problem+json" in told["responses"][str(status)]["content"]
+            assert "application/problem+json" in result["responses"][str(status)]["content"]
     assert "Problem" in document["components"]["schemas"]
-    told = document["paths"]["/api/jobs/{id}/events"]["get"]["responses"]
-    assert {"application/json", "text/event-stream"} == told["200"]["content"].keys()
-    assert {"200", "204", "404"} <= told.keys()
+    result = document["paths"]["/api/jobs/{id}/events"]["get"]["responses"]
+    assert {"application/json", "text/event-stream"} == result["200"]["content"].keys()
+    assert {"200", "204", "404"} <= result.keys()
     text = str(document)
     assert not re.search(r"'\w+_\w+': \{'(type|anyOf|format)", text)  # camelCase throughout

@@ -80,14 +80,14 @@ def test_the_rest_of_a_rejected_body_is_drained_before_the_response(
     small: Served, web: httpx.Client, header: str, status: int
 ) -> None:
     """The connection of HTTP/1.0, as of nginx, ends with the answer: too early is a reset."""
-    much = 16 * 1024 * 1024
+    size = 16 * 1024 * 1024
     with wire(small) as sock:
         sock.sendall(
             f"POST /api/jobs HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"{header}\r\nContent-Length: {much}\r\n\r\n".encode()
+            f"{header}\r\nContent-Length: {size}\r\n\r\n".encode()
         )
         for _ in range(16):
-            sock.sendall(b" " * (much // 16))
+            sock.sendall(b" " * (size // 16))
         assert all_of(sock).startswith(f"HTTP/1.1 {status}".encode())
 
 
@@ -134,8 +134,8 @@ def test_a_filter_with_too_many_values_is_rejected(web: httpx.Client) -> None:
     names: list[tuple[str, Any]] = [("queue", f"q{n}") for n in range(101)]
     assert told(web.get("/api/jobs", params=names)) == (422, "invalid_argument")
     jobs = ",".join(f"01890a5d-ac96-774b-bcce-b3020{n:07d}:0" for n in range(101))
-    answer = web.get("/api/events", params={"after": jobs}, headers=STREAM)
-    assert told(answer) == (422, "invalid_argument")
+    response = web.get("/api/events", params={"after": jobs}, headers=STREAM)
+    assert told(response) == (422, "invalid_argument")
 
 
 def test_repeated_filter_values_are_allowed(web: httpx.Client) -> None:
@@ -157,21 +157,21 @@ def test_thousands_of_parameters_cause_one_error(web: httpx.Client) -> None:
 def test_a_request_head_that_is_too_large_is_rejected(
     small: Served, web: httpx.Client, where: str
 ) -> None:
-    much = b"x" * (2 * MAX_HEAD)
+    size = b"x" * (2 * MAX_HEAD)
     head = {
-        "address": b"GET /" + much + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        "query": b"GET /api/jobs?" + much + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        "header": b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + much + b"\r\n\r\n",
+        "address": b"GET /" + size + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "query": b"GET /api/jobs?" + size + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "header": b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + size + b"\r\n\r\n",
         "headers": b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * MAX_HEAD + b"\r\n",
-        "line": much,
+        "line": size,
     }[where]
     with wire(small) as sock:
         try:
             sock.sendall(head)
         except (BrokenPipeError, ConnectionResetError):
             return  # it was cut off while it was being told
-        answer = all_of(sock)
-        assert answer.startswith(b"HTTP/1.1 400") or answer == b""
+        response = all_of(sock)
+        assert response.startswith(b"HTTP/1.1 400") or response == b""
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /api/jobs HTTP/1.1\r\nHost: loc"])
@@ -213,9 +213,9 @@ def test_a_body_sent_too_slowly_times_out(hasty: Served) -> None:
             b"POST /api/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 90000\r\n\r\n"
         )
-        answer = trickle(sock)
-        assert answer.startswith(b"HTTP/1.1 408")
-        assert b'"code":"request_timeout"' in answer
+        response = trickle(sock)
+        assert response.startswith(b"HTTP/1.1 408")
+        assert b'"code":"request_timeout"' in response
 
 
 def test_a_client_that_keeps_sending_after_the_response_is_disconnected(hasty: Served) -> None:
@@ -232,9 +232,9 @@ def test_a_stream_outlasts_the_read_timeout(hasty: Served) -> None:
     with hasty.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)
         with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
-            beats = (line for line in response.iter_lines() if line.startswith(": keepalive"))
+            keepalives = (line for line in response.iter_lines() if line.startswith(": keepalive"))
             for _ in range(4):
-                next(beats)
+                next(keepalives)
 
 
 def test_idle_connections_do_not_block_other_clients(hasty: Served) -> None:
@@ -258,6 +258,6 @@ def test_a_mounted_server_has_the_same_limits(tmp_path: Path) -> None:
     api = own()
     api.mount("/windlass", app.asgi(ServerConfig(auth=AuthMode.OPEN, max_body=1000)))
     with running(api) as web:
-        answer = web.post("/windlass/api/jobs", json={"task": "x" * 2000})
-        assert told(answer) == (413, "too_large")
+        response = web.post("/windlass/api/jobs", json={"task": "x" * 2000})
+        assert told(response) == (413, "too_large")
     app.close()

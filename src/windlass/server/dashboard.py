@@ -82,8 +82,8 @@ def assets() -> Assets:
     """Read all assets once: they are small, and change only with a release."""
     found = {name: Asset.of(path) for name, path in sorted(_asset_paths())}
     digest = hashlib.sha256()
-    for name, one in found.items():
-        digest.update(f"{name}\0{len(one.body)}\0".encode() + one.body)
+    for name, entry in found.items():
+        digest.update(f"{name}\0{len(entry.body)}\0".encode() + entry.body)
     return Assets(found, digest.hexdigest()[:12], (FOLDER / "index.html").read_text())
 
 

@@ -92,7 +92,7 @@ class InvalidFieldsError(WindlassError):
     code = "invalid_argument"
 
     def __init__(self, *errors: FieldProblem) -> None:
-        super().__init__("; ".join(f"{one.field}: {one.message}" for one in errors))
+        super().__init__("; ".join(f"{error.field}: {error.message}" for error in errors))
         self.errors = list(errors)
 
 
@@ -118,10 +118,10 @@ def field_problems(errors: Sequence[Any], skip: int = 0) -> list[FieldProblem]:
     """Convert pydantic errors; `skip` drops the leading parts of each location."""
     return [
         FieldProblem(
-            field=_encodable(_location(one, skip) or "body"),
-            message=_encodable(str(one["msg"]) + _json_error(one)),
+            field=_encodable(_location(error, skip) or "body"),
+            message=_encodable(str(error["msg"]) + _json_error(error)),
         )
-        for one in errors
+        for error in errors
     ]
 
 

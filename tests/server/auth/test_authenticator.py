@@ -64,16 +64,16 @@ def ask(web: httpx.Client, route: Route) -> httpx.Response:
 def test_only_public_routes_work_without_a_key(locked: Served) -> None:
     with locked.client() as web:
         for route in ROUTES:
-            answer = ask(web, route)
+            response = ask(web, route)
             expected = 401
             if route.permission is Permission.PUBLIC:
                 expected = {"POST /api/session": 422, "DELETE /api/session": 204}.get(
                     f"{route.method} {route.path}", 200
                 )
-            assert answer.status_code == expected, route.path
+            assert response.status_code == expected, route.path
             if expected == 401:
-                assert answer.headers["www-authenticate"].startswith("Bearer")
-                assert answer.json()["code"] == "unauthorized"
+                assert response.headers["www-authenticate"].startswith("Bearer")
+                assert response.json()["code"] == "unauthorized"
         assert web.get("/api/openapi.json").status_code == 401
         assert web.get("/readyz").json()["problems"] is None
 
@@ -82,14 +82,14 @@ def test_only_public_routes_work_without_a_key(locked: Served) -> None:
 def test_each_role_can_use_exactly_its_routes(locked: Served, role: Role) -> None:
     with locked.client(locked.key(role)) as web:
         for route in ROUTES:
-            answer = ask(web, route)
+            response = ask(web, route)
             if route.path == "/api/session":
                 continue  # it has tests of its own
             if route.permission in MAY[role]:
-                assert answer.status_code not in {401, 403}, route.path
-                assert answer.status_code < 500, route.path
+                assert response.status_code not in {401, 403}, route.path
+                assert response.status_code < 500, route.path
             else:
-                assert answer.status_code == 403, route.path
+                assert response.status_code == 403, route.path
 
 
 def test_every_permission_belongs_to_a_role() -> None:
@@ -122,10 +122,10 @@ def test_a_job_of_another_owner_looks_like_a_missing_job(locked: Served) -> None
         place = f"/api/jobs/{job['id']}"
         assert alice.get(place).status_code == 200
         for path in ("", "/attempts", "/why", "/events"):
-            answer = bob.get(place + path)
+            response = bob.get(place + path)
             unknown = bob.get(f"/api/jobs/{uuid4()}{path}")
-            assert answer.status_code == unknown.status_code == 404
-            assert answer.json()["detail"].replace(job["id"], "") == unknown.json()[
+            assert response.status_code == unknown.status_code == 404
+            assert response.json()["detail"].replace(job["id"], "") == unknown.json()[
                 "detail"
             ].replace(unknown.url.path.split("/")[3], "")
         for verb in ("submit", "cancel", "retry", "resume"):
@@ -147,9 +147,9 @@ def test_a_key_of_an_owner_enqueues_only_for_that_owner(locked: Served) -> None:
         assert (job["owner"], job["team"]) == ("carol", "blue")
         for field in ("owner", "team"):
             body = {"task": "add", "arguments": {"a": 1}, field: "other"}
-            answer = web.post("/api/jobs", json=body)
-            assert answer.status_code == 422
-            assert answer.json()["errors"][0]["field"] == field
+            response = web.post("/api/jobs", json=body)
+            assert response.status_code == 422
+            assert response.json()["errors"][0]["field"] == field
 
 
 def test_a_key_of_a_team_sees_only_jobs_of_that_team(locked: Served) -> None:
@@ -158,7 +158,7 @@ def test_a_key_of_a_team_sees_only_jobs_of_that_team(locked: Served) -> None:
         job = enqueue(red, "add", a=1)
         assert red.get(f"/api/jobs/{job['id']}").status_code == 200
         assert other.get(f"/api/jobs/{job['id']}").status_code == 404
-        assert [one["id"] for one in red.get("/api/jobs").json()["jobs"]] == [job["id"]]
+        assert [item["id"] for item in red.get("/api/jobs").json()["jobs"]] == [job["id"]]
 
 
 def test_a_job_of_another_team_of_the_owner_is_neither_returned_nor_changed(locked: Served) -> None:
@@ -171,10 +171,10 @@ def test_a_job_of_another_team_of_the_owner_is_neither_returned_nor_changed(lock
         job = enqueue(blue, "add", options, a=1)
         for more in ({"requestId": "r"}, {"uniqueKey": "u"}, {"uniqueKey": "u", "debounce": True}):
             body = {"task": "add", "arguments": {"a": 1}, **more}
-            answer = red.post("/api/jobs", json=body)
-            assert (answer.status_code, job["id"] in answer.text) == (409, False), more
-            [told] = red.post("/api/jobs/batch", json={"jobs": [body]}).json()["results"]
-            assert (told["job"], told["problem"]["code"]) == (None, "conflict"), more
+            response = red.post("/api/jobs", json=body)
+            assert (response.status_code, job["id"] in response.text) == (409, False), more
+            [result] = red.post("/api/jobs/batch", json={"jobs": [body]}).json()["results"]
+            assert (result["job"], result["problem"]["code"]) == (None, "conflict"), more
         depends = {"task": "add", "arguments": {"a": 1}, "dependsOn": [job["id"]]}
         assert red.post("/api/jobs", json=depends).status_code == 404
         assert blue.get(f"/api/jobs/{job['id']}").json()["state"] == "created"
@@ -186,9 +186,9 @@ def test_two_owners_may_use_the_same_idempotency_key(locked: Served) -> None:
     for name in ("dora", "emil"):
         with locked.client(locked.key(Role.PRODUCER, owner=name)) as web:
             body = {"task": "add", "arguments": {"a": len(name)}, "requestId": "same"}
-            answer = web.post("/api/jobs", json=body)
-            assert answer.status_code == 201
-            found.append(answer.json()["id"])
+            response = web.post("/api/jobs", json=body)
+            assert response.status_code == 201
+            found.append(response.json()["id"])
     assert found[0] != found[1]
 
 
@@ -238,8 +238,11 @@ def test_a_revoked_key_is_rejected_and_its_open_stream_ends(locked: Served) -> N
         until(lambda: locked.context.hub.followed_jobs, "it is followed")
         revoke(locked, key_id)
         assert reading.result() == 1
-        answer = web.get("/api/jobs")
-        assert (answer.status_code, "revoked" in answer.json()["detail"]) == (401, True)
+        reply_response = web.get("/api/jobs")
+        assert (reply_response.status_code, "revoked" in reply_response.json()["detail"]) == (
+            401,
+            True,
+        )
 
 
 def test_a_revocation_takes_effect_within_five_seconds() -> None:
@@ -262,8 +265,8 @@ def test_an_expired_key_is_rejected(locked: Served) -> None:
         return (await keys.create("brief", [Role.VIEWER], expires_in=0.000001))[1]
 
     with locked.client(locked.app.sync.call(make())) as web:
-        answer = web.get("/api/jobs")
-        assert (answer.status_code, "expired" in answer.json()["detail"]) == (401, True)
+        response = web.get("/api/jobs")
+        assert (response.status_code, "expired" in response.json()["detail"]) == (401, True)
 
 
 def test_a_local_server_requires_keys_permanently_after_the_first_key(tmp_path: Path) -> None:
@@ -338,14 +341,16 @@ def test_actions_are_audited(locked: Served) -> None:
         web.post("/api/queues/q/resume")
         web.post(f"/api/jobs/{uuid4()}/cancel")  # nothing was done
         notes = web.get("/api/audit", params={"limit": 4}).json()
-        assert [(one["action"], one["target"], one["keyId"]) for one in notes["entries"]] == [
+        assert [
+            (entry["action"], entry["target"], entry["keyId"]) for entry in notes["entries"]
+        ] == [
             ("resume queue", "q", key_id),
             ("pause queue", "q", key_id),
             ("delete", job["id"], key_id),
             ("cancel", job["id"], key_id),
         ]
         older = web.get("/api/audit", params={"limit": 4, "after": notes["cursor"]}).json()
-        assert not any(one["keyId"] == key_id for one in older["entries"])
+        assert not any(entry["keyId"] == key_id for entry in older["entries"])
 
 
 def test_a_forwarded_request_does_not_count_as_local(tmp_path: Path) -> None:
@@ -371,8 +376,8 @@ def test_a_proxied_request_does_not_count_as_local(tmp_path: Path) -> None:
         assert spoken(served, f"GET /api/jobs HTTP/1.1\r\n{rest}\r\n")[0] == 200
         for head, sign in ways:
             status, body = spoken(served, f"GET /api/jobs {head}\r\n")
-            told = json.loads(body)["detail"]
-            assert (status, sign in told, "windlass keys create" in told) == (401, True, True)
+            result = json.loads(body)["detail"]
+            assert (status, sign in result, "windlass keys create" in result) == (401, True, True)
             assert spoken(served, f"GET /healthz {head}\r\n")[0] == 200
         key = f"Authorization: Bearer {served.key(Role.VIEWER)}\r\n"
         for head, _ in ways:
@@ -396,13 +401,13 @@ def test_a_rate_limited_request_gets_retry_after(tmp_path: Path) -> None:
     with serving(tmp_path, config) as served:
         with served.client(served.key(Role.VIEWER)) as web:
             found = [web.get("/api/jobs") for _ in range(4)]
-            assert [one.status_code for one in found] == [200, 200, 200, 429]
+            assert [item.status_code for item in found] == [200, 200, 200, 429]
             assert 0 < int(found[-1].headers["retry-after"]) <= 1000
             assert found[-1].json()["code"] == "rate_limited"
         key = served.key(Role.VIEWER)  # each has its own measure
         with served.client() as web:
             found = [web.post("/api/session", json={"key": key}) for _ in range(4)]
-            assert [one.status_code for one in found] == [201, 201, 201, 429]
+            assert [item.status_code for item in found] == [201, 201, 201, 429]
 
 
 def test_the_rate_limiter_keeps_the_rate_and_allows_bursts() -> None:

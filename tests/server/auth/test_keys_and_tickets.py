@@ -24,20 +24,20 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def test_an_admin_creates_lists_and_revokes_keys(locked: Served) -> None:
     with locked.client(locked.key(Role.ADMIN)) as web:
         body = {"name": "ci", "roles": ["producer"], "owner": "o", "expiresIn": "90d"}
-        made = web.post("/api/keys", json=body)
-        assert made.status_code == 201
-        key = made.json()
-        with locked.client(key["key"]) as theirs:
-            assert enqueue(theirs, "add", a=1)["owner"] == "o"
+        created = web.post("/api/keys", json=body)
+        assert created.status_code == 201
+        key = created.json()
+        with locked.client(key["key"]) as other_client:
+            assert enqueue(other_client, "add", a=1)["owner"] == "o"
             listed = web.get("/api/keys")
-            assert key["id"] in [one["id"] for one in listed.json()["keys"]]
+            assert key["id"] in [item["id"] for item in listed.json()["keys"]]
             assert key["key"].split("_", 2)[2] not in listed.text
             assert "hash" not in listed.text
             revoked = web.delete(f"/api/keys/{key['id']}")
             assert revoked.json()["revokedAt"]
-            until(lambda: theirs.get("/api/jobs").status_code == 401, "it is refused")
+            until(lambda: other_client.get("/api/jobs").status_code == 401, "it is refused")
         notes = web.get("/api/audit").json()["entries"]
-        assert ("revoke key", key["id"]) in [(one["action"], one["target"]) for one in notes]
+        assert ("revoke key", key["id"]) in [(note["action"], note["target"]) for note in notes]
         assert web.delete("/api/keys/000000000000").status_code == 404
 
 
@@ -58,19 +58,19 @@ def test_a_ticket_opens_one_stream_only(locked: Served) -> None:
     with locked.client(locked.key(Role.PRODUCER, owner="a")) as web, locked.client() as browser:
         job = enqueue(web, "add", a=1)
         web.post(f"/api/jobs/{job['id']}/cancel")
-        made = web.post("/api/tickets")
-        assert made.status_code == 201
-        ticket = {"ticket": made.json()["ticket"]}
+        created = web.post("/api/tickets")
+        assert created.status_code == 201
+        ticket = {"ticket": created.json()["ticket"]}
         assert browser.get("/api/jobs", params=ticket).status_code in {401, 422}
         assert browser.post("/api/tickets", params=ticket).status_code == 401
         place = f"/api/jobs/{job['id']}/events"
         with browser.stream("GET", place, headers=STREAM, params=ticket) as response:
-            assert [one.seq for one in said(response)] == [1, 2, 3]
+            assert [message.seq for message in said(response)] == [1, 2, 3]
         again = browser.get(place, headers=STREAM, params=ticket)
         assert (again.status_code, "ticket" in again.json()["detail"]) == (401, True)
         for wrong in ("", "x", "y" * 1000):
-            answer = browser.get(place, headers=STREAM, params={"ticket": wrong})
-            assert answer.status_code == 401
+            reply_response = browser.get(place, headers=STREAM, params={"ticket": wrong})
+            assert reply_response.status_code == 401
 
 
 def test_a_ticket_has_the_scope_of_its_key_and_ends_with_it(locked: Served) -> None:
@@ -88,8 +88,8 @@ def test_a_ticket_has_the_scope_of_its_key_and_ends_with_it(locked: Served) -> N
         late = web.post("/api/tickets").json()["ticket"]
         admin.delete(f"/api/keys/{key_id}")
         until(lambda: web.get("/api/jobs").status_code == 401, "the key is refused")
-        answer = browser.get(f"/api/jobs/{job['id']}/events", params={"ticket": late})
-        assert answer.status_code == 401
+        response = browser.get(f"/api/jobs/{job['id']}/events", params={"ticket": late})
+        assert response.status_code == 401
 
 
 def test_one_of_many_concurrent_uses_of_a_ticket_is_accepted(locked: Served) -> None:

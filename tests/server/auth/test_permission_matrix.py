@@ -153,14 +153,14 @@ class Watched(WrappedStore):
         return Watched(store, self.writes)
 
     async def around(self, verb: str, call: Any) -> Any:
-        answer = await call()
+        response = await call()
         if verb in READS:
-            return answer
+            return response
         # Of a batch nothing may be taken; and a claim that takes nothing writes nothing.
-        told = answer if verb in {"enqueue", "claim"} else [None]
-        if any(getattr(one, "accepted", True) for one in told):
+        result = response if verb in {"enqueue", "claim"} else [None]
+        if any(getattr(item, "accepted", True) for item in result):
             self.writes.append(verb)
-        return answer
+        return response
 
     async def put_records(self, puts: Any) -> Any:
         if [put for put in puts if put.kind != TICKET]:
@@ -184,12 +184,12 @@ class Place:
         tenants = [("alice", "red"), ("bob", "red"), ("alice", "blue")]
         spec = app.tasks.get("add")
         assert spec is not None
-        made = [
+        created = [
             app.prepare(spec, (1,), {}, EnqueueOptions(owner=owner, team=team, hold=True))
             for owner, team in tenants
         ]
-        self.call(app.aenqueue_each(made))
-        ids = [str(job.id) for job in made]
+        self.call(app.aenqueue_each(created))
+        ids = [str(job.id) for job in created]
         return dict(zip([*tenants, ("", "")], [*ids, str(uuid4())], strict=True))
 
     def key(self, role: Role, owner: str | None, team: str | None) -> tuple[str, str]:
@@ -307,11 +307,11 @@ def ask(
         params["ticket"] = place.call(ticket(place, asker.key_id))
     headers = asker.show | ({"Accept": "text/event-stream"} if "events" in path else {})
     place.writes.clear()
-    with web.stream(rule.method, path, json=body, params=params, headers=headers) as answer:
-        if answer.status_code < 300 and "events" in path:
-            return answer.status_code, ""  # a stream of a job that waits has no end
-        answer.read()
-        return answer.status_code, answer.text.replace(job, "…").replace(new, "…")
+    with web.stream(rule.method, path, json=body, params=params, headers=headers) as response:
+        if response.status_code < 300 and "events" in path:
+            return response.status_code, ""  # a stream of a job that waits has no end
+        response.read()
+        return response.status_code, response.text.replace(job, "…").replace(new, "…")
 
 
 async def ticket(place: Place, key_id: str) -> str:
@@ -324,10 +324,10 @@ def faults_of(web: httpx.Client, place: Place, rule: Rule, asker: Asker) -> Iter
     for target in reversed(jobs):  # the one that is not there comes first
         web.cookies.clear()
         found, said = ask(web, place, rule, asker, (target, jobs[target]))
-        wanted = expected(rule, asker, target)
+        expected_value = expected(rule, asker, target)
         line = f"{asker.name}: {rule.name} of {'/'.join(target)}"
-        if found != wanted:
-            yield f"{line}: {found}, not {wanted}: {said:.200}"
+        if found != expected_value:
+            yield f"{line}: {found}, not {expected_value}: {said:.200}"
         if found in {401, 403} or (found == 404 and rule.about == "job"):
             if place.writes:
                 yield f"{line}: refused, and yet {place.writes}"
@@ -381,7 +381,7 @@ def test_lists_and_bulk_actions_include_only_visible_jobs(place: Place) -> None:
 
 
 async def rows_of(place: Place, ids: list[str]) -> list[JobRow | None]:
-    return await place.served.app.client().store.get([UUID(one) for one in ids])
+    return await place.served.app.client().store.get([UUID(item) for item in ids])
 
 
 def test_the_recording_store_records_writes(place: Place) -> None:

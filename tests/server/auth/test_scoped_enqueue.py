@@ -138,12 +138,14 @@ class Api:
     def ask(self, verb: str, value: str, stage: Stage) -> tuple[str, str]:
         """What became of it, and all that was told."""
         if verb.startswith("retry"):
-            answer = self._web.post(f"/api/jobs/{stage.id}/retry")
+            response = self._web.post(f"/api/jobs/{stage.id}/retry")
         else:
-            told = {"owner": "gina"} | said(verb, value, stage)
-            body = {to_camel(name): _plain(one) for name, one in told.items()}
-            answer = self._web.post("/api/jobs", json={"task": "add", "arguments": {"a": 1}} | body)
-        return meant(answer), answer.text
+            result = {"owner": "gina"} | said(verb, value, stage)
+            body = {to_camel(name): _plain(one) for name, one in result.items()}
+            response = self._web.post(
+                "/api/jobs", json={"task": "add", "arguments": {"a": 1}} | body
+            )
+        return meant(response), response.text
 
     def close(self) -> None:
         self._web.close()
@@ -174,12 +176,14 @@ class Protocol:
             new = replace(new, team=None, owner=new.owner if self._owner is None else "")
         else:
             new = job(self._served, **{"owner": "gina"} | said(verb, value, stage))
-        [answer] = self._runner.run(self._store.enqueue([new]))
-        shown = f"{answer.error} {answer.existing}"
-        if answer.status is EnqueueStatus.REFUSED:
-            assert answer.error is not None
-            return {"not_found": "unknown", "invalid_argument": "invalid"}[answer.error.code], shown
-        return answer.status.value, shown
+        [response] = self._runner.run(self._store.enqueue([new]))
+        shown = f"{response.error} {response.existing}"
+        if response.status is EnqueueStatus.REFUSED:
+            assert response.error is not None
+            return {"not_found": "unknown", "invalid_argument": "invalid"}[
+                response.error.code
+            ], shown
+        return response.status.value, shown
 
     def close(self) -> None:
         self._runner.run(self._store.close())
@@ -192,7 +196,7 @@ async def stored(served: Served, job_id: UUID) -> JobRow:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return str(value) if isinstance(value, UUID) else value
 
 

@@ -94,8 +94,8 @@ def signing_secrets(place: Path) -> list[str]:
 
     [entry] = app.sync.call(look())
     app.close()
-    kept = [one["secret"] for one in json.loads(entry.value)]
-    return [*kept, *(base64.b64decode(one).hex() for one in kept)]
+    kept = [load["secret"] for load in json.loads(entry.value)]
+    return [*kept, *(base64.b64decode(item).hex() for item in kept)]
 
 
 def secret_part(key: str) -> str:
@@ -109,12 +109,12 @@ def visit(url: str, key: str) -> dict[str, str]:
         signed_in = web.post("/api/session", json={"key": key})
         found["cookie"] = signed_in.cookies[COOKIE]
         web.headers["Sec-Fetch-Site"] = "same-origin"
-        made = web.post("/api/keys", json={"name": "second", "roles": ["worker"]}).json()
-        found["second key"] = secret_part(made["key"])
+        created = web.post("/api/keys", json={"name": "second", "roles": ["worker"]}).json()
+        found["second key"] = secret_part(created["key"])
         job = {"task": "add", "arguments": {"a": 1}, "headers": {"x": "carried-secret"}}
         found["header of a job"] = "carried-secret"
         id_ = web.post("/api/jobs", json=job).json()["id"]
-        found |= streams(web, id_) | work(web, made["key"]) | failures(web, url, key)
+        found |= streams(web, id_) | work(web, created["key"]) | failures(web, url, key)
         assert web.delete("/api/session").status_code == 204
         assert web.get("/api/jobs", headers={"Cookie": f"{COOKIE}={found['cookie']}"}).is_error
     return found
@@ -126,10 +126,10 @@ def streams(web: httpx.Client, job: str) -> dict[str, str]:
     bare = {"Cookie": "", **STREAM}
     for expected in (200, 401):  # it is good once
         params = {"ticket": ticket}
-        with web.stream("GET", f"/api/jobs/{job}/events", params=params, headers=bare) as answer:
-            assert answer.status_code == expected
+        with web.stream("GET", f"/api/jobs/{job}/events", params=params, headers=bare) as response:
+            assert response.status_code == expected
             if expected == 200:
-                assert said(answer)
+                assert said(response)
     return {"ticket": ticket}
 
 
@@ -171,8 +171,8 @@ def test_no_secret_is_logged(tmp_path: Path) -> None:
     with logging_server(tmp_path, log) as url:
         secrets = visit(url, key)
     secrets |= {f"signing secret {n}": one for n, one in enumerate(signing_secrets(tmp_path))}
-    told = log.read_text()
-    assert "DEBUG" in told  # it was told to say all
-    assert "the middleware has a fault" in told  # and what went wrong is there
-    assert {name for name, secret in secrets.items() if secret in told} == set()
+    result = log.read_text()
+    assert "DEBUG" in result  # it was told to say all
+    assert "the middleware has a fault" in result  # and what went wrong is there
+    assert {name for name, secret in secrets.items() if secret in result} == set()
     assert len(secrets) >= 11

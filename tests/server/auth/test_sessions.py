@@ -48,13 +48,13 @@ def signed_in(served: Served, key: str) -> Iterator[httpx.Client]:
 
 def test_signing_in_with_a_key_sets_a_session_cookie(locked: Served, key: str) -> None:
     with locked.client() as web:
-        answer = web.post("/api/session", json={"key": key})
-        assert answer.status_code == 201
-        told = answer.json()
-        assert (told["roles"], told["by"], told["owner"]) == (["producer"], "session", None)
-        cookie = cookie_of(answer)
+        response = web.post("/api/session", json={"key": key})
+        assert response.status_code == 201
+        result = response.json()
+        assert (result["roles"], result["by"], result["owner"]) == (["producer"], "session", None)
+        cookie = cookie_of(response)
         assert len(cookie.value) == 43
-        assert cookie.value not in answer.text
+        assert cookie.value not in response.text
         assert cookie["httponly"]
         assert cookie["samesite"].lower() == "strict"
         assert cookie["path"] == "/"
@@ -65,9 +65,9 @@ def test_signing_in_with_a_key_sets_a_session_cookie(locked: Served, key: str) -
 
 def test_signing_in_with_a_bearer_header_sets_a_session_cookie(locked: Served, key: str) -> None:
     with locked.client(key) as web:
-        answer = web.post("/api/session")
-        assert answer.status_code == 201
-        cookies = {COOKIE: cookie_of(answer).value}
+        response = web.post("/api/session")
+        assert response.status_code == 201
+        cookies = {COOKIE: cookie_of(response).value}
     with locked.client(cookies=cookies) as web:
         assert web.get("/api/session").json()["by"] == "session"
 
@@ -92,16 +92,16 @@ def test_the_store_keeps_only_a_hash_of_the_session(locked: Served, key: str) ->
 @pytest.mark.parametrize("wrong", ["", "wl_000000000000_" + "A" * 43, "x" * 200])
 def test_signing_in_with_an_invalid_key_is_rejected(locked: Served, wrong: str) -> None:
     with locked.client() as web:
-        answer = web.post("/api/session", json={"key": wrong})
-        assert answer.status_code == 401
-        assert "set-cookie" not in answer.headers
-        assert "wl_0" not in answer.text
+        response = web.post("/api/session", json={"key": wrong})
+        assert response.status_code == 401
+        assert "set-cookie" not in response.headers
+        assert "wl_0" not in response.text
 
 
 def test_a_session_cannot_create_another_session(locked: Served, key: str) -> None:
     with signed_in(locked, key) as web:
-        answer = web.post("/api/session")
-        assert (answer.status_code, answer.headers.get("set-cookie")) == (401, None)
+        response = web.post("/api/session")
+        assert (response.status_code, response.headers.get("set-cookie")) == (401, None)
 
 
 def test_the_session_endpoint_returns_the_caller(locked: Served) -> None:
@@ -110,16 +110,16 @@ def test_the_session_endpoint_returns_the_caller(locked: Served) -> None:
                 "permissions": ["delete", "produce", "read"]}  # fmt: skip
     with locked.client(token) as by_key, signed_in(locked, token) as by_session:
         for web, by in ((by_key, "key"), (by_session, "session")):
-            told = web.get("/api/session").json()
-            assert told == expected | {"by": by, "keyId": token.split("_")[1]}
+            result = web.get("/api/session").json()
+            assert result == expected | {"by": by, "keyId": token.split("_")[1]}
     with locked.client() as web:
         assert web.get("/api/session").status_code == 401
 
 
 def test_without_keys_the_caller_is_an_anonymous_admin(served: Served) -> None:
     with served.client() as web:
-        told = web.get("/api/session").json()
-        assert (told["name"], told["roles"], told["by"]) == ("anonymous", ["admin"], "open")
+        result = web.get("/api/session").json()
+        assert (result["name"], result["roles"], result["by"]) == ("anonymous", ["admin"], "open")
 
 
 def test_signing_out_ends_the_session_and_its_streams(locked: Served, key: str) -> None:
@@ -140,14 +140,17 @@ def test_signing_out_ends_the_session_and_its_streams(locked: Served, key: str) 
 
         reading = [pool.submit(read, params) for params in ({}, {"ticket": ticket})]
         until(lambda: locked.context.hub.open_streams == 2, "both are open")
-        answer = web.delete("/api/session")
-        assert answer.status_code == 204
-        assert cookie_of(answer)["max-age"] == "0"
-        assert [one.result(20) for one in reading] == [1, 1]
+        reply_response = web.delete("/api/session")
+        assert reply_response.status_code == 204
+        assert cookie_of(reply_response)["max-age"] == "0"
+        assert [item.result(20) for item in reading] == [1, 1]
         assert COOKIE not in web.cookies
     with locked.client(cookies={COOKIE: secret}, headers=OWN) as web:
-        answer = web.get("/api/jobs")
-        assert (answer.status_code, "sign in" in answer.json()["detail"]) == (401, True)
+        reply_response = web.get("/api/jobs")
+        assert (reply_response.status_code, "sign in" in reply_response.json()["detail"]) == (
+            401,
+            True,
+        )
         assert web.delete("/api/session").status_code == 204  # to repeat it is harmless
 
 
@@ -210,8 +213,8 @@ def test_the_cookie_is_accepted_only_from_pages_of_the_server(
 def test_pages_of_other_sites_cannot_sign_in_or_out(locked: Served, key: str) -> None:
     with signed_in(locked, key) as web:
         evil = {"Sec-Fetch-Site": "cross-site"}
-        answer = web.post("/api/session", json={"key": key}, headers=evil)
-        assert (answer.status_code, answer.headers.get("set-cookie")) == (403, None)
+        response = web.post("/api/session", json={"key": key}, headers=evil)
+        assert (response.status_code, response.headers.get("set-cookie")) == (403, None)
         assert web.delete("/api/session", headers=evil).status_code == 403
         assert web.get("/api/session").status_code == 200
 
@@ -244,8 +247,8 @@ def test_the_cookie_of_a_mounted_server_is_limited_to_its_path(tmp_path: Path) -
     body = {"key": app.sync.call(make())}
     with running(api) as web:
         for prefix in ("/windlass", "/other"):
-            answer = web.post(f"{prefix}/api/session", json=body)
-            assert cookie_of(answer)["path"] == prefix
+            response = web.post(f"{prefix}/api/session", json=body)
+            assert cookie_of(response)["path"] == prefix
         assert web.get("/windlass/api/session").json()["by"] == "session"
         assert not web.get("/mine").request.headers.get("cookie")
     app.close()
@@ -261,8 +264,8 @@ def test_signing_in_is_audited(locked: Served) -> None:
 
 def test_unauthenticated_bodies_have_a_small_limit(locked: Served) -> None:
     with locked.client() as web:
-        answer = web.post("/api/session", json={"key": "x" * 5000})
-        assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+        response = web.post("/api/session", json={"key": "x" * 5000})
+        assert (response.status_code, response.json()["code"]) == (413, "too_large")
 
 
 def test_failed_authentications_are_rate_limited_and_valid_keys_still_work(tmp_path: Path) -> None:
@@ -275,7 +278,7 @@ def test_failed_authentications_are_rate_limited_and_valid_keys_still_work(tmp_p
         with served.client("wl_000000000000_" + "A" * 43) as web:
             found = [web.get("/api/jobs") for _ in range(3)]
             found += [web.post("/api/session", json={"key": "x"}) for _ in range(3)]
-            assert [one.status_code for one in found] == [401] * 5 + [429]
+            assert [item.status_code for item in found] == [401] * 5 + [429]
             assert 0 < int(found[-1].headers["retry-after"]) <= 1000
             assert found[-1].json()["code"] == "rate_limited"
         with served.client() as web:

@@ -131,10 +131,10 @@ class Here:
         return len(self.ran()) > more_than
 
     def stop(self) -> None:
-        for one in self._running:
-            if one.poll() is None:
-                one.send_signal(signal.SIGKILL)
-            one.wait()
+        for item in self._running:
+            if item.poll() is None:
+                item.send_signal(signal.SIGKILL)
+            item.wait()
 
 
 @pytest.fixture
@@ -204,13 +204,13 @@ def test_a_restarted_server_loses_and_repeats_no_job(
         server = here.serve()
         producer.enqueue(range(200 + 10 * number, 210 + 10 * number))
     (here.place / "gate").touch()
-    wanted = {*range(103), *range(200, 220)}
-    until(lambda: sum(row.final for row in producer.rows().values()) == len(wanted), "the end")
+    expected = {*range(103), *range(200, 220)}
+    until(lambda: sum(row.final for row in producer.rows().values()) == len(expected), "the end")
     found = producer.rows()
-    assert found.keys() == wanted
+    assert found.keys() == expected
     assert {row.state for row in found.values()} == {State.SUCCEEDED}
     assert {row.attempt for row in found.values()} == {1}
-    assert sorted(here.ran()) == sorted(wanted)
+    assert sorted(here.ran()) == sorted(expected)
     assert working.poll() is None, "the worker outlives its server"
     producer.app.close()
 
@@ -239,8 +239,8 @@ def ask(here: Here, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 def test_every_command_works_with_a_server_and_a_key(here: Here, ask: Callable[..., str]) -> None:
     admin, viewer = here.make_key("admin"), here.make_key("viewer")
     here.serve()
-    made = here.call("enqueue", "-A", "tasks:app", "mark", "number=1", "--json", key=admin)
-    job = json.loads(made.stdout)["id"]
+    created = here.call("enqueue", "-A", "tasks:app", "mark", "number=1", "--json", key=admin)
+    job = json.loads(created.stdout)["id"]
     assert here.call("worker", "tasks:app", "--burst", key=admin).returncode == 0
     assert here.ran() == [1]
     assert json.loads(ask("jobs", "show", job, "--json", key=admin))["state"] == "succeeded"
@@ -257,8 +257,8 @@ def test_every_command_works_with_a_server_and_a_key(here: Here, ask: Callable[.
     assert "up to date" in ask("migrate", key=admin)
     more = json.loads(ask("keys", "create", "more", "--role", "viewer", "--json", key=admin))
     ask("keys", "revoke", more["id"], key=admin)
-    told = ask("check", key=admin)
-    assert "of admin: admin, for all jobs" in " ".join(told.split())
+    result = ask("check", key=admin)
+    assert "of admin: admin, for all jobs" in " ".join(result.split())
     assert "***" in ask("config", "show", key=admin)
     assert json.loads(ask("config", "show", "--json", key=admin))["key"]["value"] == "***"
     for line in ("jobs list", "check", "queues list"):
@@ -271,10 +271,10 @@ def test_every_command_works_with_a_server_and_a_key(here: Here, ask: Callable[.
 def test_a_worker_without_the_permission_exits_with_an_error(here: Here) -> None:
     viewer = here.make_key("viewer")
     here.serve()
-    for key, told in ((viewer, "permission 'work'"), (None, "requires an API key")):
+    for key, result in ((viewer, "permission 'work'"), (None, "requires an API key")):
         done = here.call("worker", "tasks:app", "--burst", key=key)
         assert done.returncode == 3, done.stderr
-        assert told in done.stderr
+        assert result in done.stderr
         assert "Traceback" not in done.stderr
 
 
@@ -285,9 +285,9 @@ def test_a_producer_key_of_one_owner_can_enqueue_and_list(
     """Also where its code declares limits, which its key may not set."""
     key = here.make_key("producer", "alice")
     here.serve()
-    told = here.call("enqueue", "-A", "tasks:app", "mark", "number=7", "--json", key=key)
-    assert told.returncode == 0, told.stderr
-    made = json.loads(told.stdout)
+    result = here.call("enqueue", "-A", "tasks:app", "mark", "number=7", "--json", key=key)
+    assert result.returncode == 0, result.stderr
+    created = json.loads(result.stdout)
     [listed] = json.loads(ask("jobs", "list", "--json", key=key))["jobs"]
-    assert listed["id"] == made["id"]
-    assert json.loads(ask("jobs", "show", made["id"], "--json", key=key))["owner"] == "alice"
+    assert listed["id"] == created["id"]
+    assert json.loads(ask("jobs", "show", created["id"], "--json", key=key))["owner"] == "alice"

@@ -180,20 +180,20 @@ def test_every_verb_of_the_contract_has_a_permission() -> None:
 def test_each_role_can_use_exactly_its_verbs(locked: Served, role: Role) -> None:
     with locked.client(locked.key(role)) as web:
         for verb, roles in MAY.items():
-            answer = speak(web, verb)
-            assert answer.status_code == (200 if role in roles else 403), (verb, answer.text)
+            response = speak(web, verb)
+            assert response.status_code == (200 if role in roles else 403), (verb, response.text)
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_a_scoped_key_cannot_use_verbs_about_all_jobs(locked: Served, role: Role) -> None:
-    for whose in ({"owner": "alice"}, {"team": "red"}):
-        with locked.client(locked.key(role, **whose)) as web:
+    for scope in ({"owner": "alice"}, {"team": "red"}):
+        with locked.client(locked.key(role, **scope)) as web:
             for verb, roles in MAY.items():
-                answer = speak(web, verb)
+                response = speak(web, verb)
                 allowed = role in roles and verb in FOR_A_PART
                 if role is Role.WORKER and verb in {"enqueue", "apply", "cancel", "signal"}:
                     allowed = False  # it may as one who works, and it does not
-                assert answer.status_code == (200 if allowed else 403), (verb, answer.text)
+                assert response.status_code == (200 if allowed else 403), (verb, response.text)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -202,9 +202,9 @@ async def test_why_and_rotate_check_permissions_and_scope(locked: Served, role: 
         mine, others = make_job(queue="asked", owner="eve"), make_job(queue="asked")
         await store.enqueue([mine, others])
     async with remote(locked, role) as all_, remote(locked, role, owner="eve") as part:
-        for one in (all_, part):
-            assert (await one.why(mine.id)).job_id == mine.id
-            assert await _is_let(one.rotate()) is (one is all_ and role in SERVER_VERBS["rotate"])
+        for item in (all_, part):
+            assert (await item.why(mine.id)).job_id == mine.id
+            assert await _is_let(item.rotate()) is (item is all_ and role in SERVER_VERBS["rotate"])
         assert (await all_.why(others.id)).state is State.QUEUED
         with pytest.raises(NotFoundError, match=f"no job {others.id}"):
             await part.why(others.id)
@@ -220,7 +220,7 @@ def test_every_verb_requires_a_key(locked: Served) -> None:
 
 @pytest.mark.parametrize("role", sorted(FOR_JOBS - FOR_WORK))
 async def test_only_workers_can_settle_rescue_and_record(locked: Served, role: Role) -> None:
-    async with remote(locked, Role.ADMIN) as store, remote(locked, role) as theirs:
+    async with remote(locked, Role.ADMIN) as store, remote(locked, role) as other_client:
         [job] = [make_job(queue=f"of {role}")]
         await store.enqueue([job])
         row = await claim_one(store, job.queue)
@@ -234,7 +234,7 @@ async def test_only_workers_can_settle_rescue_and_record(locked: Served, role: R
         ]
         for transition in transitions:
             with pytest.raises(StoreDeniedError, match="permission 'work'"):
-                await theirs.apply([submit(row.id), transition])
+                await other_client.apply([submit(row.id), transition])
         assert (await get_one(store, row.id)) == row
         await store.apply([transitions[0]])
 
@@ -253,12 +253,12 @@ async def test_only_workers_see_lease_tokens(locked: Served) -> None:
             (await producer.find(Query(queues=frozenset({"tokens"})))).rows[0],
             again.existing,
         ]
-        for one in seen:
-            assert isinstance(one, JobRow)
-            assert (one.id, one.state, one.token) == (job.id, State.RUNNING, None)
-        told = [event async for event in _some(producer, job.id)]
+        for item in seen:
+            assert isinstance(item, JobRow)
+            assert (item.id, item.state, item.token) == (job.id, State.RUNNING, None)
+        result = [event async for event in _some(producer, job.id)]
         attempts = await producer.attempts(job.id)
-        assert str(row.token) not in f"{told} {attempts}"
+        assert str(row.token) not in f"{result} {attempts}"
 
 
 async def _some(store: HttpStore, job_id: UUID) -> Any:
@@ -290,7 +290,7 @@ async def test_a_job_of_another_owner_counts_as_missing(locked: Served) -> None:
             [edges] = await bob.edges([job_id])
             assert (edges.parents, edges.children) == ((), ())
             assert [event async for event in bob.tail(job_id)] == []
-            for answers in (
+            for responses in (
                 await bob.cancel([CancelRequest(job_id=job_id)]),
                 await bob.cancel([CancelRequest(job_id=job_id, owner="alice")]),
                 await bob.signal([SignalRequest(job_id=job_id, name="go")]),
@@ -298,14 +298,14 @@ async def test_a_job_of_another_owner_counts_as_missing(locked: Served) -> None:
                 await bob.delete([job_id], "alice"),
                 await bob.apply([submit(job_id)]),
             ):
-                assert [one.status for one in answers] == [Status.MISSING]
+                assert [response.status for response in responses] == [Status.MISSING]
         assert await bob.get([parent.id], "alice") == [None]
         assert (await bob.find(Query(owner="alice"))).rows == []
-        assert parent.id not in {one.id for one in (await bob.find(Query())).rows}
+        assert parent.id not in {item.id for item in (await bob.find(Query())).rows}
         assert await bob.flows([parent.flow_id or uuid4()]) == [None]
         assert (await bob.newest_flows(50)).flows == []
         assert (await bob.newest_flows(50, owner="alice")).flows == []
-        assert [one.flow_id for one in (await alice.newest_flows(50)).flows] == [parent.flow_id]
+        assert [item.flow_id for item in (await alice.newest_flows(50)).flows] == [parent.flow_id]
         assert await get_one(worker, parent.id) == row, "nothing has changed"
         assert (await get_one(alice, child.id)).held
         [flow] = await alice.flows([parent.flow_id or uuid4()])
@@ -330,16 +330,16 @@ async def test_a_key_of_an_owner_enqueues_only_for_that_owner(locked: Served) ->
             make_job(flow_id=foreign.flow_id),
             make_job(owner="carol", team="blue", flow_id=uuid7()),
         ]
-        answers = await carol.enqueue(jobs)
-        assert [one.status for one in answers] == [
+        responses = await carol.enqueue(jobs)
+        assert [response.status for response in responses] == [
             EnqueueStatus.CREATED,
             *[EnqueueStatus.REFUSED] * 5,
             EnqueueStatus.CREATED,
         ]
-        kinds = [type(one.error) for one in answers[1:6]]
+        kinds = [type(response.error) for response in responses[1:6]]
         assert kinds == [InvalidArgumentError] * 2 + [NotFoundError] * 3
         for place in (0, 6):
-            row = answers[place].row
+            row = responses[place].row
             assert row is not None
             assert (row.owner, row.team) == ("carol", "blue")
             assert row == await get_one(carol, jobs[place].id)
@@ -347,12 +347,12 @@ async def test_a_key_of_an_owner_enqueues_only_for_that_owner(locked: Served) ->
 
         together = [make_job(), make_job(owner="dora")]
         both = await carol.enqueue(together, atomic=True)
-        assert [one.status for one in both] == [EnqueueStatus.REFUSED] * 2
+        assert [item.status for item in both] == [EnqueueStatus.REFUSED] * 2
         assert await carol.get([job.id for job in together]) == [None, None]
         chain = [make_job(flow_id=uuid7())]
         chain.append(make_job(flow_id=chain[0].flow_id, depends_on=(chain[0].id,)))
         both = await carol.enqueue(chain, atomic=True)
-        assert [one.status for one in both] == [EnqueueStatus.CREATED] * 2
+        assert [item.status for item in both] == [EnqueueStatus.CREATED] * 2
 
 
 async def test_a_job_of_another_team_is_never_returned_as_a_duplicate(locked: Served) -> None:
@@ -363,11 +363,11 @@ async def test_a_job_of_another_team_is_never_returned_as_a_duplicate(locked: Se
         first = make_job(request_id="same", unique_key="same")
         await green.enqueue([first])
         for again in (make_job(request_id="same"), make_job(unique_key="same"), first):
-            [answer] = await grey.enqueue([again])
-            assert (answer.status, answer.row) == (EnqueueStatus.CONFLICT, None)
-            assert str(first.id) not in str(answer.error) or again is first
-        [answer] = await grey.enqueue([make_job(depends_on=(first.id,))])
-        assert isinstance(answer.error, NotFoundError)
+            [response] = await grey.enqueue([again])
+            assert (response.status, response.row) == (EnqueueStatus.CONFLICT, None)
+            assert str(first.id) not in str(response.error) or again is first
+        [response] = await grey.enqueue([make_job(depends_on=(first.id,))])
+        assert isinstance(response.error, NotFoundError)
 
 
 async def test_debounce_does_not_replace_a_job_of_another_team(locked: Served) -> None:
@@ -377,9 +377,9 @@ async def test_debounce_does_not_replace_a_job_of_another_team(locked: Served) -
     ):
         first = make_job(unique_key="waiting")
         await green.enqueue([first])
-        [answer] = await grey.enqueue([make_job(unique_key="waiting", debounce=True)])
+        [response] = await grey.enqueue([make_job(unique_key="waiting", debounce=True)])
         [row] = await green.get([first.id])
-    assert not answer.accepted
+    assert not response.accepted
     assert row is not None
     assert not row.final
 
@@ -477,7 +477,7 @@ async def test_actions_through_the_store_protocol_are_audited(locked: Served) ->
         await store.pause(["noted"], paused=False)
         await store.put_records([Put(kind=SCHEDULE, key="noted", value=b"{}")])
         await store.delete_records(SCHEDULE, ["noted"])
-        notes = [(one.action, one.target) for one in await AuditLog(store).list(limit=9)]
+        notes = [(item.action, item.target) for item in await AuditLog(store).list(limit=9)]
     assert notes[::-1] == [
         ("submit", str(held.id)),
         ("cancel", f"{held.id} {ended.id}"),
@@ -495,8 +495,8 @@ async def test_audit_entries_can_be_added_but_not_changed(locked: Served) -> Non
     async with remote(locked, Role.ADMIN) as store:
         await AuditLog(store).append(None, "me", "look", "there")
         [entry] = await store.list_records(AUDIT, limit=1)
-        [answer] = await store.put_records([Put(kind=AUDIT, key=entry.key, value=b"{}")])
-        assert not answer.applied
+        [response] = await store.put_records([Put(kind=AUDIT, key=entry.key, value=b"{}")])
+        assert not response.applied
         assert await store.get_records(AUDIT, [entry.key]) == [entry]
 
 
@@ -508,8 +508,8 @@ def test_another_protocol_version_is_rejected(locked: Served, version: str | Non
     with locked.client(locked.key(Role.ADMIN)) as web:
         for verb in (*MAY, *SERVER_VERBS):
             headers = {} if version is None else {wire_format.PROTOCOL_HEADER: version}
-            answer = web.post(f"{wire_format.PATH}/{verb}", content=b"{}", headers=headers)
-            assert (answer.status_code, answer.json()["code"]) == (400, "protocol")
+            response = web.post(f"{wire_format.PATH}/{verb}", content=b"{}", headers=headers)
+            assert (response.status_code, response.json()["code"]) == (400, "protocol")
 
 
 def test_malformed_store_requests_are_rejected(locked: Served) -> None:
@@ -517,10 +517,12 @@ def test_malformed_store_requests_are_rejected(locked: Served) -> None:
     wrong: list[Any] = [None, [], 5, {"jobs": 5}, {"ids": ["x"]}, {"claim": {}}, {"query": []}]
     with locked.client(locked.key(Role.ADMIN)) as web:
         for verb in (*MAY, "tail"):
-            for body in [b"", b"{", b"\xff", *(json.dumps(one).encode() for one in wrong)]:
-                answer = web.post(f"{wire_format.PATH}/{verb}", content=body, headers=headers)
+            for body in [b"", b"{", b"\xff", *(json.dumps(item).encode() for item in wrong)]:
+                response = web.post(f"{wire_format.PATH}/{verb}", content=body, headers=headers)
                 takes_nothing = verb in {"ping", "stats"}
-                assert answer.status_code == 422 or (takes_nothing and answer.status_code == 200)
+                assert response.status_code == 422 or (
+                    takes_nothing and response.status_code == 200
+                )
         deep = b'{"jobs":' + b"[" * 10_000
         assert (
             web.post(f"{wire_format.PATH}/enqueue", content=deep, headers=headers).status_code
@@ -532,8 +534,8 @@ def test_malformed_store_requests_are_rejected(locked: Served) -> None:
         )
         job = json.loads(wire_format.request_schema("enqueue").dump(jobs=[make_job()]))
         job["jobs"][0]["payload"] = base64.b64encode(b"\xff" * 2**20 + b"!").decode()
-        answer = web.post(f"{wire_format.PATH}/enqueue", json=job, headers=headers)
-        assert answer.json()["result"][0]["error"]["code"] == "too_large"
+        response = web.post(f"{wire_format.PATH}/enqueue", json=job, headers=headers)
+        assert response.json()["result"][0]["error"]["code"] == "too_large"
 
 
 async def test_a_disconnect_cancels_the_wait_of_a_worker(

@@ -43,9 +43,9 @@ def admin(far: Served) -> Iterator[httpx.Client]:
 
 def claim(client: httpx.Client, queue: str = QUEUE, **more: Any) -> list[dict[str, Any]]:
     body = {"worker": "go-1", "queues": {queue: 10}, "tasks": ["add"], **more}
-    answer = client.post("/api/worker/claim", json=body)
-    assert answer.status_code == 200, answer.text
-    jobs: list[dict[str, Any]] = answer.json()["jobs"]
+    response = client.post("/api/worker/claim", json=body)
+    assert response.status_code == 200, response.text
+    jobs: list[dict[str, Any]] = response.json()["jobs"]
     return jobs
 
 
@@ -61,11 +61,11 @@ def start(admin: httpx.Client, worker: httpx.Client, **more: Any) -> tuple[str, 
 def tell(client: httpx.Client, verb: str, token: str | None, **more: Any) -> dict[str, Any]:
     """One attempt's word, and the answer to it."""
     task = more if token is None else {"taskToken": token, **more}
-    answer = client.post(f"/api/worker/{verb}", json={"tasks": [task]})
-    assert answer.status_code == 200, answer.text
-    [found] = answer.json()["results"]
-    told: dict[str, Any] = found
-    return told
+    response = client.post(f"/api/worker/{verb}", json={"tasks": [task]})
+    assert response.status_code == 200, response.text
+    [found] = response.json()["results"]
+    result: dict[str, Any] = found
+    return result
 
 
 def state(admin: httpx.Client, job_id: str) -> str:
@@ -91,15 +91,15 @@ def test_a_remote_worker_claims_reports_and_settles_a_job(
     assert tell(worker, "record", token, records=records)["status"] == "applied"
     extended = tell(worker, "extend", token)
     assert (extended["status"], extended["cancelRequested"]) == ("applied", False)
-    answer = tell(worker, "settle", extended["taskToken"], outcome="succeeded", result={"sum": 1})
+    response = tell(worker, "settle", extended["taskToken"], outcome="succeeded", result={"sum": 1})
 
-    assert answer == {"status": "applied", "state": "succeeded", "problem": None}
+    assert response == {"status": "applied", "state": "succeeded", "problem": None}
     job = admin.get(f"/api/jobs/{job_id}").json()
     assert (job["state"], job["result"], job["worker"]) == ("succeeded", {"sum": 1}, "go-1")
     events = said(admin.get(f"/api/jobs/{job_id}/events", headers={"Accept": "text/event-stream"}))
-    progress = next(one for one in events if one.type == "step-progress")
+    progress = next(event for event in events if event.type == "step-progress")
     assert (progress.data["progressPct"], progress.data["phase"]) == (40, "tts")
-    assert [one.seq for one in events] == list(range(1, len(events) + 1))
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
 
 
 def test_a_claim_returns_arguments_attempt_and_lease(
@@ -124,7 +124,11 @@ def test_a_repeated_claim_id_returns_the_same_jobs(
     first = claim(worker, queue, claimId=claim_id)
     again = claim(worker, queue, claimId=claim_id)
 
-    assert [one["job"]["id"] for one in first] == [one["job"]["id"] for one in again] == [job["id"]]
+    assert (
+        [item["job"]["id"] for item in first]
+        == [item["job"]["id"] for item in again]
+        == [job["id"]]
+    )
     assert tell(worker, "settle", again[0]["taskToken"], outcome="succeeded")["status"] == "applied"
 
 
@@ -147,7 +151,7 @@ def test_a_claim_waits_for_a_job(far: Served, admin: httpx.Client, worker: httpx
     job = enqueue(admin, "add", {"queue": queue}, a=1)
 
     waits.join(20)
-    assert [one["job"]["id"] for one in found] == [job["id"]]
+    assert [item["job"]["id"] for item in found] == [job["id"]]
 
 
 def test_a_waiting_claim_gets_no_job_after_its_key_is_revoked(
@@ -178,8 +182,8 @@ def test_task_tokens_of_a_revoked_key_are_rejected(far: Served, admin: httpx.Cli
             lambda: alone.post("/api/worker/extend", json=extend).status_code == 401,
             "the token alone opens nothing",
         )
-        answer = tell(other, "settle", task_token, outcome="succeeded", result=1)
-    assert (answer["status"], "revoked" in str(answer["problem"])) == ("refused", True)
+        response = tell(other, "settle", task_token, outcome="succeeded", result=1)
+    assert (response["status"], "revoked" in str(response["problem"])) == ("refused", True)
     assert state(admin, job_id) == "running"
 
 
@@ -190,9 +194,9 @@ def test_a_failed_attempt_is_retried(admin: httpx.Client, worker: httpx.Client) 
     job_id, token = start(admin, worker)
     error = {"type": "IOError", "message": "disk full", "traceback": "at line 3"}
 
-    answer = tell(worker, "settle", token, outcome="failed", error=error, delay="1h")
+    response = tell(worker, "settle", token, outcome="failed", error=error, delay="1h")
 
-    assert (answer["status"], answer["state"]) == ("applied", "retrying")
+    assert (response["status"], response["state"]) == ("applied", "retrying")
     job = admin.get(f"/api/jobs/{job_id}").json()
     assert job["lastError"]["message"] == "disk full"
     assert job["retryCount"] == 1
@@ -203,9 +207,9 @@ def test_a_non_retryable_error_fails_the_job(admin: httpx.Client, worker: httpx.
     job_id, token = start(admin, worker)
     error = {"type": "BadInput", "message": "no such codec", "retryable": False, "code": "codec"}
 
-    answer = tell(worker, "settle", token, outcome="failed", error=error)
+    response = tell(worker, "settle", token, outcome="failed", error=error)
 
-    assert answer["state"] == "failed"
+    assert response["state"] == "failed"
     assert admin.get(f"/api/jobs/{job_id}").json()["errorCode"] == "codec"
 
 
@@ -235,10 +239,10 @@ def test_an_accepted_cancel_wins_and_the_worker_is_notified(
     admin.post(f"/api/jobs/{job_id}/cancel")
 
     extended = tell(worker, "extend", token)
-    answer = tell(worker, "settle", extended["taskToken"], outcome="succeeded", result=1)
+    response = tell(worker, "settle", extended["taskToken"], outcome="succeeded", result=1)
 
     assert extended["cancelRequested"] is True
-    assert (answer["status"], answer["state"]) == ("applied", "canceled")
+    assert (response["status"], response["state"]) == ("applied", "canceled")
 
 
 def test_the_next_attempt_gets_recorded_checkpoints(
@@ -271,10 +275,10 @@ def test_a_field_that_does_not_belong_to_the_outcome_is_reported(
 ) -> None:
     job_id, token = start(admin, worker)
 
-    answer = tell(worker, "settle", token, **told)
+    response = tell(worker, "settle", token, **told)
 
-    assert answer["status"] == "refused"
-    assert [one["field"] for one in answer["problem"]["errors"]] == [field]
+    assert response["status"] == "refused"
+    assert [error["field"] for error in response["problem"]["errors"]] == [field]
     assert state(admin, job_id) == "running"
 
 
@@ -289,9 +293,9 @@ def test_an_invalid_item_does_not_affect_the_others(
         {"taskToken": two, "outcome": "succeeded"},
     ]
 
-    answer = worker.post("/api/worker/settle", json={"tasks": tasks}).json()["results"]
+    response = worker.post("/api/worker/settle", json={"tasks": tasks}).json()["results"]
 
-    assert [told["status"] for told in answer] == ["applied", "refused", "refused", "applied"]
+    assert [result["status"] for result in response] == ["applied", "refused", "refused", "applied"]
     assert {state(admin, first), state(admin, second)} == {"succeeded"}
 
 
@@ -300,9 +304,9 @@ def test_a_worker_cannot_record_a_lifecycle_event(
 ) -> None:
     _, token = start(admin, worker)
 
-    answer = tell(worker, "record", token, records=[{"n": 1, "type": "job-completed"}])
+    response = tell(worker, "record", token, records=[{"n": 1, "type": "job-completed"}])
 
-    assert answer["status"] == "refused"
+    assert response["status"] == "refused"
 
 
 # -- who does not know a task, and who is there
@@ -325,7 +329,7 @@ def test_a_job_of_an_unknown_task_is_snoozed_for_another_worker(
 def test_a_worker_that_claims_is_listed(admin: httpx.Client, worker: httpx.Client) -> None:
     claim(worker, worker="rust-7")
 
-    names = [one["name"] for one in admin.get("/api/workers").json()["workers"]]
+    names = [item["name"] for item in admin.get("/api/workers").json()["workers"]]
 
     assert "rust-7" in names
 
@@ -380,8 +384,8 @@ def taken_back(far: Served, job_id: str) -> bool:
     async def sweeps() -> bool:
         store = far.app.client().store
         rows = [row for row in await store.expired(100) if str(row.id) == job_id]
-        answers = await store.apply([sweep(row, random=random.random) for row in rows])
-        return any(answer.applied for answer in answers)
+        responses = await store.apply([sweep(row, random=random.random) for row in rows])
+        return any(response.applied for response in responses)
 
     return far.app.sync.call(sweeps())
 
@@ -394,7 +398,7 @@ def test_a_valid_token_of_a_stale_lease_is_rejected(
     [again] = claim(worker, admin.get(f"/api/jobs/{job_id}").json()["queue"])
     record = {"n": 9, "type": "log", "data": {"level": "info", "message": "a ghost"}}
 
-    answers = [
+    responses = [
         tell(worker, "settle", old, outcome="succeeded", result="ghost"),
         tell(worker, "settle", old, outcome="failed", error={"type": "E", "message": "ghost"}),
         tell(worker, "settle", old, outcome="released"),
@@ -402,7 +406,7 @@ def test_a_valid_token_of_a_stale_lease_is_rejected(
         tell(worker, "record", old, records=[record]),
     ]
 
-    assert [one["status"] for one in answers] == ["stale"] * 5
+    assert [response["status"] for response in responses] == ["stale"] * 5
     assert tell(worker, "settle", again["taskToken"], outcome="succeeded", result="me")[
         "state"
     ] == ("succeeded")
@@ -432,11 +436,11 @@ def test_an_expired_task_token_is_rejected(
 
     refused = tell(worker, "settle", past, outcome="succeeded")
     with far.client(past) as alone:
-        answer = alone.post("/api/worker/extend", json={"tasks": [{}]})
+        response = alone.post("/api/worker/extend", json={"tasks": [{}]})
 
     assert refused["status"] == "refused"
     assert "expired" in refused["problem"]["detail"]
-    assert answer.status_code == 401
+    assert response.status_code == 401
     assert state(admin, job_id) == "running"
 
 

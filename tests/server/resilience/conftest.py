@@ -149,7 +149,7 @@ def reading(web: httpx.Client, url: str, last: str | None = None) -> Iterator[It
     """The events of a stream that may break."""
     headers = STREAM | ({} if last is None else {"Last-Event-ID": last})
     with web.stream("GET", url, headers=headers) as response:
-        yield (one for one in messages(response) if isinstance(one, Said))
+        yield (message for message in messages(response) if isinstance(message, Said))
 
 
 def ended(web: httpx.Client, task: str, **arguments: Any) -> tuple[dict[str, Any], list[Said]]:
@@ -173,5 +173,5 @@ def places(aura: Served, job: str) -> list[str]:
 
 def percents(found: list[Said]) -> list[int]:
     """As they were told, one after the other."""
-    told = (one.data.get("progressPct", one.data.get("percent")) for one in found)
-    return [percent for percent in told if percent is not None]
+    result = (item.data.get("progressPct", item.data.get("percent")) for item in found)
+    return [percent for percent in result if percent is not None]

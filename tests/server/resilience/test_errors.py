@@ -33,9 +33,9 @@ class Away(WrappedStore):
     away: Any = None
 
     def wrap(self, store: Any) -> Away:
-        made = Away(store)
-        made.away = self.away
-        return made
+        created = Away(store)
+        created.away = self.away
+        return created
 
     async def around(self, verb: str, call: Any) -> Any:
         if verb in {"events", "tail"} and self.away.is_set():
@@ -55,10 +55,10 @@ def test_a_store_failure_ends_the_stream_with_an_error_event(tmp_path: Path) -> 
         served.client() as web,
     ):
         job = enqueue(web, "add", a=1)
-        [told] = read(web, job["id"])
-        assert (told.type, told.id) == ("error", None)
-        assert told.data["message"] == "the disk is on fire"
-        assert told.data["correlationId"] == job["correlationId"]
+        [result] = read(web, job["id"])
+        assert (result.type, result.id) == ("error", None)
+        assert result.data["message"] == "the disk is on fire"
+        assert result.data["correlationId"] == job["correlationId"]
         store.away.clear()
         web.post(f"/api/jobs/{job['id']}/cancel")
-        assert [one.seq for one in read(web, job["id"])] == [1, 2, 3]
+        assert [item.seq for item in read(web, job["id"])] == [1, 2, 3]

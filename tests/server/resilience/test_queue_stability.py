@@ -27,8 +27,8 @@ def canceled(web: httpx.Client, place: Path) -> dict[str, Any]:
 
 def test_01_progress_never_decreases(web: httpx.Client) -> None:
     _, found = ended(web, "reports", percents=REPORTED)
-    told = [one.data["progressPct"] for one in found if one.type == "step-progress"]
-    assert told == SHOWN
+    result = [item.data["progressPct"] for item in found if item.type == "step-progress"]
+    assert result == SHOWN
 
 
 def test_02_only_allowed_transitions_happen_and_final_states_are_kept(
@@ -40,9 +40,9 @@ def test_02_only_allowed_transitions_happen_and_final_states_are_kept(
     jobs.append(wait_for(web, waiting, "canceled"))
     assert [job["state"] for job in jobs] == ["succeeded", "failed", "canceled", "canceled"]
     for job in jobs:
-        told = [one.data["status"] for one in read(web, job["id"]) if "status" in one.data]
-        told = told[told.index("queued") :] if "queued" in told else []
-        for before, after in pairwise(told):
+        result = [item.data["status"] for item in read(web, job["id"]) if "status" in item.data]
+        result = result[result.index("queued") :] if "queued" in result else []
+        for before, after in pairwise(result):
             assert after in MOVES[before]
         for verb in ("cancel", "submit"):
             web.post(f"/api/jobs/{job['id']}/{verb}")
@@ -116,8 +116,10 @@ def test_09_a_retried_job_has_an_end_time_only_after_it_succeeded(
     web: httpx.Client,
 ) -> None:
     job, found = ended(web, "second time")
-    assert [one.data["status"] for one in found if one.type == "job-status"].count("running") == 2
-    assert all("endedAt" not in one.data for one in found[:-1])
+    assert [item.data["status"] for item in found if item.type == "job-status"].count(
+        "running"
+    ) == 2
+    assert all("endedAt" not in item.data for item in found[:-1])
     check_end(web, job, "job-completed")
 
 
@@ -152,7 +154,7 @@ def test_13_a_job_canceled_at_40_percent_keeps_its_percent_and_ends_at_the_cance
     assert job["startedAt"] <= job["canceledAt"] == job["endedAt"]
     found = read(web, job["id"])
     assert percents(found)[-1] == 40
-    assert "job-completed" not in {one.type for one in found}
+    assert "job-completed" not in {item.type for item in found}
 
 
 @pytest.mark.parametrize("resumes", [True, False])

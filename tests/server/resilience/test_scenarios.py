@@ -26,9 +26,9 @@ def test_a_disconnected_client_resumes_without_loss_or_repetition(
     seen: list[Said] = []
 
     def follow() -> None:
-        with reading(web, url) as news:
-            for one in news:
-                seen.append(one)
+        with reading(web, url) as stream:
+            for new in stream:
+                seen.append(new)
                 if percents(seen)[-1:] == [40]:
                     line.open = False
                     line.cut()
@@ -41,9 +41,9 @@ def test_a_disconnected_client_resumes_without_loss_or_repetition(
         web.get(url)
     assert (seen[-1].type, percents(seen)[-1]) == ("step-progress", 40)
     line.open = True
-    with reading(web, url, seen[-1].id) as news:
-        after = list(news)
-    assert [one.seq for one in seen + after] == list(range(1, after[-1].seq + 1))
+    with reading(web, url, seen[-1].id) as stream:
+        after = list(stream)
+    assert [item.seq for item in seen + after] == list(range(1, after[-1].seq + 1))
     assert seen + after == read(web, job)
     assert percents(after)[0] >= 40
     assert percents(after)[-1] == 100
@@ -54,14 +54,14 @@ def test_a_job_canceled_at_40_percent_leaves_no_files(
 ) -> None:
     job = at_forty(web, tmp_path)
     assert all(exists(place) for place in places(aura, job))
-    answer = web.post(f"/api/jobs/{job}/cancel", json={"reason": "enough"}).json()
-    assert (answer["status"], answer["cleanupScheduled"]) == ("requested", True)
+    response = web.post(f"/api/jobs/{job}/cancel", json={"reason": "enough"}).json()
+    assert (response["status"], response["cleanupScheduled"]) == ("requested", True)
     found = read(web, job)
     assert not any(exists(place) for place in places(aura, job))  # before it is told as canceled
-    told = web.get(f"/api/jobs/{job}").json()
-    assert (told["state"], told["percent"]) == ("canceled", 40)
-    assert told["endedAt"] == told["canceledAt"] is not None
-    assert [one.type for one in found[-2:]] == ["cancel-requested", "job-cancelled"]
+    result = web.get(f"/api/jobs/{job}").json()
+    assert (result["state"], result["percent"]) == ("canceled", 40)
+    assert result["endedAt"] == result["canceledAt"] is not None
+    assert [item.type for item in found[-2:]] == ["cancel-requested", "job-cancelled"]
     assert found[-1].data["message"] == "enough"
 
 
@@ -79,10 +79,10 @@ def test_progress_never_decreases_when_events_arrive_out_of_order(
             return [dict(event.data) async for event in store.tail(UUID(job["id"]))]
 
     with caplog.at_level(logging.INFO, "windlass.stores"):
-        told = asyncio.run(follow())
-    shown = [one["progressPct"] for one in told if "progressPct" in one]
+        result = asyncio.run(follow())
+    shown = [item["progressPct"] for item in result if "progressPct" in item]
     assert shown == [10, 30, 30, 40, 90]
-    assert len(told) == len(found)
-    assert (told[-1]["status"], job["percent"]) == ("succeeded", 100)
+    assert len(result) == len(found)
+    assert (result[-1]["status"], job["percent"]) == ("succeeded", 100)
     assert "duplicate event" in caplog.text
     assert "gap in the events" in caplog.text

@@ -35,7 +35,7 @@ BACK = 4  # the attempt at which the line is there again
 
 def test_01_event_ids_increase(web: httpx.Client) -> None:
     _, found = ended(web, "reports", percents=list(range(0, 100, 10)))
-    ids = [tuple(int(part) for part in (one.id or "").split("-")) for one in found]
+    ids = [tuple(int(part) for part in (item.id or "").split("-")) for item in found]
     assert len(ids) > 20
     for before, after in pairwise(ids):
         assert before[0] <= after[0]  # milliseconds
@@ -52,9 +52,9 @@ def test_02_progress_never_decreases_when_events_arrive_out_of_order(
         async with HttpStore(config) as store:
             return [event async for event in store.tail(UUID(job["id"]))]
 
-    told = asyncio.run(follow())
-    assert [event.seq for event in told] == [one.seq for one in found]
-    shown = [event.data["progressPct"] for event in told if "progressPct" in event.data]
+    result = asyncio.run(follow())
+    assert [event.seq for event in result] == [item.seq for item in found]
+    shown = [event.data["progressPct"] for event in result if "progressPct" in event.data]
     assert shown == sorted(shown)
     assert shown[-1] == 100
 
@@ -69,8 +69,8 @@ def test_03_a_client_with_the_last_event_id_gets_the_following_events(
     for place, one in enumerate(whole[:-1]):
         assert read(web, job, one.id) == whole[place + 1 :]
         address = f"/api/jobs/{job}/events?lastEventId={one.id}"
-        with reading(web, address) as news:
-            assert next(news) == whole[place + 1]
+        with reading(web, address) as stream:
+            assert next(stream) == whole[place + 1]
 
 
 def test_04_a_stream_without_events_sends_keepalive_comments(tmp_path: Path) -> None:
@@ -79,9 +79,9 @@ def test_04_a_stream_without_events_sends_keepalive_comments(tmp_path: Path) -> 
     with serving(tmp_path, config, app=make_app(tmp_path)) as served, served.client() as web:
         url = f"/api/jobs/{enqueue(web, 'add', a=1)['id']}/events"
         with web.stream("GET", url, headers=STREAM) as response:
-            comments = (one for one in messages(response) if isinstance(one, str))
-            beats = [next(comments) for _ in range(3)]
-    moments = [beat.removeprefix("keepalive: ") for beat in beats]
+            comments = (message for message in messages(response) if isinstance(message, str))
+            keepalives = [next(comments) for _ in range(3)]
+    moments = [beat.removeprefix("keepalive: ") for beat in keepalives]
     assert all(time.strptime(moment, "%Y-%m-%dT%H:%M:%S.%fZ") for moment in moments)
     assert moments == sorted(set(moments))
 
@@ -100,8 +100,8 @@ def test_05_to_24_an_event_has_the_phase_of_its_stage(
 ) -> None:
     assert number <= "24"
     _, found = ended(web, "stage", name=stage)
-    [told] = [one.data for one in found if one.type == "step-progress"]
-    assert (told["stage"], told["phase"]) == (stage, phase)
+    [result] = [item.data for item in found if item.type == "step-progress"]
+    assert (result["stage"], result["phase"]) == (stage, phase)
 
 
 def test_25_each_event_type_has_its_name_and_its_data(web: httpx.Client) -> None:
@@ -111,15 +111,15 @@ def test_25_each_event_type_has_its_name_and_its_data(web: httpx.Client) -> None
     web.post(f"/api/jobs/{job}/cancel")
     found += read(web, job)
     keys: dict[str, set[str]] = {}
-    for one in found:
-        assert one.data["correlationId"]
-        keys[one.type] = keys.get(one.type, set(one.data)) & set(one.data)
-    asked = {
+    for item in found:
+        assert item.data["correlationId"]
+        keys[item.type] = keys.get(item.type, set(item.data)) & set(item.data)
+    params = {
         "job-status", "step-status", "step-progress", "warning", "error",
         "job-completed", "job-failed", "job-cancelled",
     }  # fmt: skip
-    assert asked <= set(keys)
-    for kind in asked:
+    assert params <= set(keys)
+    for kind in params:
         assert set(REQUIRED_KEYS[kind]) <= keys[kind]  # type: ignore[index]
 
 
@@ -150,7 +150,7 @@ def test_26_a_broken_connection_is_retried_after_1_2_4_8_and_16_seconds(
 
     job = at_forty(web, tmp_path)
     seen = asyncio.run(follow(job))
-    assert seen == [one.seq for one in read(web, job)]
+    assert seen == [item.seq for item in read(web, job)]
     assert slept == BACKOFF[:BACK]
     line.open = False
     slept[:] = [0.0] * BACK

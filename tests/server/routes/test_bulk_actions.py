@@ -13,8 +13,8 @@ from windlass.server.config import AuthMode, ServerConfig
 
 
 def states(web: httpx.Client, queue: str) -> list[str]:
-    answer = web.get("/api/jobs", params={"queue": queue})
-    return [job["state"] for job in answer.json()["jobs"]]
+    response = web.get("/api/jobs", params={"queue": queue})
+    return [job["state"] for job in response.json()["jobs"]]
 
 
 def test_a_bulk_cancel_affects_only_matching_jobs(served: Served) -> None:
@@ -23,8 +23,8 @@ def test_a_bulk_cancel_affects_only_matching_jobs(served: Served) -> None:
             enqueue(web, "add", {"queue": "many"}, a=number)
         enqueue(web, "add", {"queue": "few"}, a=1)
         body = {"action": "cancel", "filter": {"queue": ["many"]}, "reason": "moved"}
-        told = web.post("/api/jobs/actions", json=body).json()
-        assert told == {"matched": 7, "done": 7, "refused": [], "cursor": None}
+        result = web.post("/api/jobs/actions", json=body).json()
+        assert result == {"matched": 7, "done": 7, "refused": [], "cursor": None}
         assert states(web, "many") == ["canceled"] * 7
         assert states(web, "few") == ["queued"]
         job = web.get("/api/jobs", params={"queue": "many", "limit": 1}).json()["jobs"][0]
@@ -36,9 +36,9 @@ def test_a_job_whose_state_forbids_the_action_is_reported_as_refused(served: Ser
         one = enqueue(web, "add", {"queue": "mixed"}, a=1)
         enqueue(web, "add", {"queue": "mixed", "hold": True}, a=2)
         body = {"action": "submit", "filter": {"queue": ["mixed"]}}
-        told = web.post("/api/jobs/actions", json=body).json()
-        assert (told["matched"], told["done"]) == (2, 1)
-        assert [(job["id"], job["code"]) for job in told["refused"]] == [(one["id"], "conflict")]
+        result = web.post("/api/jobs/actions", json=body).json()
+        assert (result["matched"], result["done"]) == (2, 1)
+        assert [(job["id"], job["code"]) for job in result["refused"]] == [(one["id"], "conflict")]
 
 
 def test_a_bulk_action_continues_with_the_cursor(served: Served) -> None:
@@ -48,9 +48,9 @@ def test_a_bulk_action_continues_with_the_cursor(served: Served) -> None:
         body = {"action": "cancel", "filter": {"queue": ["long"], "limit": 2}}
         done, cursor = 0, None
         while True:
-            told = web.post("/api/jobs/actions", json=body | {"cursor": cursor}).json()
-            done += told["done"]
-            cursor = told["cursor"]
+            result = web.post("/api/jobs/actions", json=body | {"cursor": cursor}).json()
+            done += result["done"]
+            cursor = result["cursor"]
             if cursor is None:
                 break
         assert done == 5
@@ -92,15 +92,15 @@ def test_a_bulk_action_by_id_affects_only_the_named_jobs(served: Served) -> None
         jobs = [enqueue(web, "add", queue, a=number)["id"] for number in range(5)]
         gone = str(uuid7())
         body = {"action": "cancel", "filter": {"id": [*jobs[:3], jobs[0], gone], "limit": 1}}
-        told = web.post("/api/jobs/actions", json=body).json()
-        assert told == {"matched": 3, "done": 3, "refused": [], "cursor": None}
+        result = web.post("/api/jobs/actions", json=body).json()
+        assert result == {"matched": 3, "done": 3, "refused": [], "cursor": None}
         assert states(web, "named") == ["queued"] * 2 + ["canceled"] * 3  # the newest first
-        told = web.post("/api/jobs/actions", json=body | {"action": "submit"}).json()
-        assert (told["matched"], told["done"]) == (3, 0)
-        assert {one["id"] for one in told["refused"]} == set(jobs[:3])
+        result = web.post("/api/jobs/actions", json=body | {"action": "submit"}).json()
+        assert (result["matched"], result["done"]) == (3, 0)
+        assert {item["id"] for item in result["refused"]} == set(jobs[:3])
         narrowed = {"id": jobs, "state": ["queued"], "queue": ["named"]}
-        told = web.post("/api/jobs/actions", json={"action": "cancel", "filter": narrowed}).json()
-        assert (told["matched"], told["done"]) == (2, 2)
+        result = web.post("/api/jobs/actions", json={"action": "cancel", "filter": narrowed}).json()
+        assert (result["matched"], result["done"]) == (2, 2)
 
 
 def test_a_bulk_action_needs_permission_and_affects_only_visible_jobs(
@@ -119,8 +119,8 @@ def test_a_bulk_action_needs_permission_and_affects_only_visible_jobs(
             assert one.post("/api/jobs/actions", json=delete).status_code == 403
             foreign = {"action": "cancel", "filter": {"owner": "b"}}
             assert one.post("/api/jobs/actions", json=foreign).status_code == 422
-            theirs = two.get("/api/jobs").json()["jobs"][0]["id"]
-            named = {"action": "cancel", "filter": {"id": [theirs]}}
+            other_client = two.get("/api/jobs").json()["jobs"][0]["id"]
+            named = {"action": "cancel", "filter": {"id": [other_client]}}
             assert one.post("/api/jobs/actions", json=named).json()["matched"] == 0
             assert states(two, "default") == ["queued"]
 
@@ -129,10 +129,10 @@ def test_a_bulk_retry_skips_jobs_that_were_already_retried(working: Served) -> N
     with working.client() as web:
         job = enqueue(web, "broken", {"owner": "once"}, why="x")["id"]
         wait_for(web, job, "failed")
-        asked = {"action": "retry", "filter": {"owner": "once", "state": ["failed"]}}
-        assert web.post("/api/jobs/actions", json=asked).json()["done"] == 1
-        anew = web.get(f"/api/jobs/{job}").json()["retriedAs"]
-        wait_for(web, anew, "failed")
-        told = web.post("/api/jobs/actions", json=asked).json()
-        assert (told["matched"], told["done"]) == (2, 1)
-        assert [one["id"] for one in told["refused"]] == [job]
+        params = {"action": "retry", "filter": {"owner": "once", "state": ["failed"]}}
+        assert web.post("/api/jobs/actions", json=params).json()["done"] == 1
+        retry_id = web.get(f"/api/jobs/{job}").json()["retriedAs"]
+        wait_for(web, retry_id, "failed")
+        result = web.post("/api/jobs/actions", json=params).json()
+        assert (result["matched"], result["done"]) == (2, 1)
+        assert [item["id"] for item in result["refused"]] == [job]

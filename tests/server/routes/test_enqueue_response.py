@@ -33,8 +33,8 @@ def test_the_enqueue_response_equals_the_stored_job(
         if limited:
             app.limits.set("task:add", Limit(concurrency=1))
             enqueue(web, "add", a=0)  # it has the only place
-        told = enqueue(web, "add", options, a=1)
-        assert told.pop("duplicate") is False
-        assert web.get(f"/api/jobs/{told['id']}").json() == told
+        result = enqueue(web, "add", options, a=1)
+        assert result.pop("duplicate") is False
+        assert web.get(f"/api/jobs/{result['id']}").json() == result
         if limited and not options:
-            assert (told["state"], told["gate"]) == ("created", "task:add")
+            assert (result["state"], result["gate"]) == ("created", "task:add")

@@ -38,10 +38,10 @@ def empty(tmp_path: Path) -> Iterator[Served]:
         yield one
 
 
-def told(web: httpx.Client, **asked: Any) -> dict[str, Any]:
-    answer = web.get("/api/failures", params=asked)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
+def told(web: httpx.Client, **params: Any) -> dict[str, Any]:
+    response = web.get("/api/failures", params=params)
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
     return found
 
 
@@ -57,8 +57,8 @@ def test_a_group_of_long_messages_returns_all_its_job_ids(
         assert large["message"][10:] == small["message"][9:-1]  # what is shown of both is the same
         assert large["jobIds"] is None
         [alone] = told(web, group=large["key"])["groups"]
-        jobs = [web.get(f"/api/jobs/{one}").json() for one in alone["jobIds"]]
-        said = {one["lastError"]["message"] for one in jobs}
+        jobs = [web.get(f"/api/jobs/{item}").json() for item in alone["jobIds"]]
+        said = {job["lastError"]["message"] for job in jobs}
         assert said == set(messages[:2])
         assert told(web, group="0" * 24)["groups"] == []
 
@@ -70,7 +70,7 @@ def test_messages_that_differ_only_in_numbers_are_one_group(empty: Served) -> No
     empty.app.sync.call(fail(empty.app, ["gone"], task="other"))
     with empty.client(empty.key(Role.VIEWER)) as web:
         found = told(web)
-        told_of = [(one["task"], one["message"], one["count"]) for one in found["groups"]]
+        told_of = [(group["task"], group["message"], group["count"]) for group in found["groups"]]
         assert told_of[0] == ("film", "disk 9 is full (0f3a-77)", 4)
         assert sorted(told_of[1:]) == [("film", "gone", 1), ("other", "gone", 1)]
         first = found["groups"][0]
@@ -94,10 +94,10 @@ def test_since_limits_the_failures(empty: Served) -> None:
 def test_a_scoped_key_sees_only_its_own_failures(empty: Served) -> None:
     empty.app.sync.call(fail(empty.app, ["red"], owner="ann", team="t"))
     empty.app.sync.call(fail(empty.app, ["blue"], owner="bob", team="t"))
-    for whose, messages in (({"owner": "ann"}, ["red"]), ({"team": "t"}, ["blue", "red"])):
-        with empty.client(empty.key(Role.VIEWER, **whose)) as web:
+    for scope, messages in (({"owner": "ann"}, ["red"]), ({"team": "t"}, ["blue", "red"])):
+        with empty.client(empty.key(Role.VIEWER, **scope)) as web:
             found = told(web)
-            assert [one["message"] for one in found["groups"]] == messages
+            assert [group["message"] for group in found["groups"]] == messages
             assert found["scanned"] == len(messages)
 
 
@@ -119,7 +119,7 @@ def test_only_the_newest_failures_are_scanned_and_capped_is_set(
     empty.app.sync.call(fail(empty.app, ["new"] * 2))
     with empty.client(empty.key(Role.VIEWER)) as web:
         found = told(web)
-        assert [(one["message"], one["count"]) for one in found["groups"]] == [
+        assert [(group["message"], group["count"]) for group in found["groups"]] == [
             ("new", 2),
             ("old", 1),
         ]
@@ -131,5 +131,5 @@ def test_failures_of_a_real_worker_are_grouped(working: Served) -> None:
         wait_for(web, enqueue(web, "broken", why="no film at all")["id"], "failed")
         groups = told(web)["groups"]
         assert ("broken", "ValueError", "no film at all") in [
-            (one["task"], one["type"], one["message"]) for one in groups
+            (group["task"], group["type"], group["message"]) for group in groups
         ]

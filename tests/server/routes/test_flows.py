@@ -54,8 +54,8 @@ def put(
         depends_on=parents, flow_id=flow_id, owner=owner, team=team, unique_key=unique_key
     )
     job: NewJob = served.app.prepare(spec, (1,), {}, options)
-    [answer] = served.app.sync.call(served.app.aenqueue_each([job]))
-    assert answer.accepted, answer.error
+    [response] = served.app.sync.call(served.app.aenqueue_each([job]))
+    assert response.accepted, response.error
     return job.id
 
 
@@ -65,13 +65,13 @@ def test_flows_are_listed_newest_first_in_pages(locked: Served) -> None:
         put(locked, put(locked, flow_id=flow_id), flow_id=flow_id)
     with locked.client(locked.key(Role.VIEWER)) as web:
         page = web.get("/api/flows", params={"limit": 2}).json()
-        assert [one["id"] for one in page["flows"]] == [str(flows[2]), str(flows[1])]
+        assert [flow["id"] for flow in page["flows"]] == [str(flows[2]), str(flows[1])]
         first = page["flows"][0]
         assert first["counts"] == {"queued": 1, "created": 1}
         assert (first["state"], first["percent"], first["capped"]) == ("queued", 0, False)
         assert first["endedAt"] is None
         rest = web.get("/api/flows", params={"limit": 2, "cursor": page["cursor"]}).json()
-        assert [one["id"] for one in rest["flows"]] == [str(flows[0])]
+        assert [flow["id"] for flow in rest["flows"]] == [str(flows[0])]
         assert rest["cursor"] is None
         whole = web.get(f"/api/flows/{flows[2]}").json()
         assert {name: whole[name] for name in first} == first
@@ -84,15 +84,15 @@ def test_the_list_of_flows_includes_only_visible_jobs(locked: Served) -> None:
     put(locked, flow_id=anns, owner="ann", team="red")
     put(locked, flow_id=bobs, owner="bob", team="red")
     put(locked, flow_id=bobs, owner="bob", team="blue")
-    for whose, seen in (
+    for scope, seen in (
         ({"owner": "ann"}, [(str(anns), 1)]),
         ({"owner": "bob", "team": "blue"}, [(str(bobs), 1)]),
         ({"team": "red"}, [(str(bobs), 1), (str(anns), 1)]),
         ({"owner": "cat"}, []),
     ):
-        with locked.client(locked.key(Role.VIEWER, **whose)) as web:
+        with locked.client(locked.key(Role.VIEWER, **scope)) as web:
             flows = web.get("/api/flows").json()["flows"]
-            assert [(one["id"], one["counts"]["queued"]) for one in flows] == seen
+            assert [(flow["id"], flow["counts"]["queued"]) for flow in flows] == seen
 
 
 def test_a_mixed_flow_shows_only_visible_jobs(locked: Served) -> None:
@@ -101,16 +101,16 @@ def test_a_mixed_flow_shows_only_visible_jobs(locked: Served) -> None:
     first = put(locked, flow_id=flow_id, owner="", team="red")
     last = put(locked, bobs, first, flow_id=flow_id, owner="", team="red")
     with locked.client(locked.key(Role.VIEWER, team="red")) as web:
-        told = web.get(f"/api/flows/{flow_id}").json()
-    assert told["counts"] == {"queued": 1, "created": 1}
-    assert [(one["id"], one["dependsOn"]) for one in told["jobs"]] == [
+        result = web.get(f"/api/flows/{flow_id}").json()
+    assert result["counts"] == {"queued": 1, "created": 1}
+    assert [(job["id"], job["dependsOn"]) for job in result["jobs"]] == [
         (str(last), [str(first)]),
         (str(first), []),
     ]
     with locked.client(locked.key(Role.VIEWER)) as web:
-        told = web.get(f"/api/flows/{flow_id}").json()
-    assert told["counts"] == {"queued": 2, "created": 1}
-    assert told["jobs"][0]["dependsOn"] == [str(bobs), str(first)]
+        result = web.get(f"/api/flows/{flow_id}").json()
+    assert result["counts"] == {"queued": 2, "created": 1}
+    assert result["jobs"][0]["dependsOn"] == [str(bobs), str(first)]
     with locked.client(locked.key(Role.VIEWER, owner="cat")) as web:
         assert web.get(f"/api/flows/{flow_id}").status_code == 404
 
@@ -122,10 +122,10 @@ def test_retrying_a_flow_never_returns_a_job_of_another_team(locked: Served, ver
     with locked.client(locked.key(Role.OPERATOR, team="red")) as web:
         assert web.post(f"/api/flows/{flow_id}/cancel").json()["jobs"] == 1
         other = put(locked, team="blue", unique_key="one")
-        answer = web.post(f"/api/flows/{flow_id}/{verb}")
-        assert answer.status_code == 409, answer.text
-        assert answer.json()["code"] == "conflict"
-        assert str(other) not in answer.text
+        response = web.post(f"/api/flows/{flow_id}/{verb}")
+        assert response.status_code == 409, response.text
+        assert response.json()["code"] == "conflict"
+        assert str(other) not in response.text
     with locked.client(locked.key(Role.OPERATOR)) as web:  # who sees both is told of both
         assert web.post(f"/api/flows/{flow_id}/{verb}").status_code == 200
 
@@ -137,13 +137,13 @@ def test_a_flow_lists_the_first_parents_of_a_job_and_more_parents(
     parents = [put(locked, flow_id=flow_id) for _ in range(MAX_PARENTS + 1)]
     put(locked, *parents[:MAX_PARENTS], flow_id=flow_id)
     with locked.client(locked.key(Role.VIEWER)) as web:
-        told = web.get(f"/api/flows/{flow_id}").json()
-        assert len(told["jobs"][0]["dependsOn"]) == MAX_PARENTS
-        assert not told["moreParents"]
+        result = web.get(f"/api/flows/{flow_id}").json()
+        assert len(result["jobs"][0]["dependsOn"]) == MAX_PARENTS
+        assert not result["moreParents"]
         put(locked, *parents, flow_id=flow_id)
-        told = web.get(f"/api/flows/{flow_id}").json()
-        assert told["jobs"][0]["dependsOn"] == [str(id_) for id_ in parents[:MAX_PARENTS]]
-        assert told["moreParents"]
+        result = web.get(f"/api/flows/{flow_id}").json()
+        assert result["jobs"][0]["dependsOn"] == [str(id_) for id_ in parents[:MAX_PARENTS]]
+        assert result["moreParents"]
 
 
 class Searched(WrappedStore):
@@ -173,10 +173,10 @@ def test_lists_do_not_read_payloads(tmp_path: Path) -> None:
     ):
         flow_id = uuid7()
         job = put(served, flow_id=flow_id)
-        assert [one["id"] for one in web.get("/api/jobs").json()["jobs"]] == [str(job)]
+        assert [item["id"] for item in web.get("/api/jobs").json()["jobs"]] == [str(job)]
         assert web.get(f"/api/flows/{flow_id}").json()["jobs"][0]["id"] == str(job)
-        with web.stream("GET", "/api/events", headers=STREAM) as told:
-            assert str(job) in next(line for line in told.iter_lines() if line.startswith("data"))
+        with web.stream("GET", "/api/events", headers=STREAM) as result:
+            assert str(job) in next(line for line in result.iter_lines() if line.startswith("data"))
         assert len(store.searches) >= 3
         assert all(query.omit_payload for query in store.searches)
         assert web.get(f"/api/jobs/{job}").json()["arguments"] == {"a": 1}
@@ -184,11 +184,13 @@ def test_lists_do_not_read_payloads(tmp_path: Path) -> None:
 
 def graph(web: httpx.Client, job: UUID) -> tuple[dict[UUID, list[UUID]], bool]:
     """Whom each job depends on, in the order in which they are told; and whether there are more."""
-    answer = web.get(f"/api/jobs/{job}/graph")
-    assert answer.status_code == 200, answer.text
-    told = answer.json()
-    parents = {UUID(one["id"]): [UUID(id_) for id_ in one["dependsOn"]] for one in told["jobs"]}
-    return parents, told["capped"]
+    response = web.get(f"/api/jobs/{job}/graph")
+    assert response.status_code == 200, response.text
+    result = response.json()
+    parents = {
+        UUID(item["id"]): [UUID(id_) for id_ in item["dependsOn"]] for item in result["jobs"]
+    }
+    return parents, result["capped"]
 
 
 def test_the_graph_of_a_single_job_is_that_job(locked: Served) -> None:
@@ -267,7 +269,7 @@ def test_the_graph_of_a_fan_out_has_the_child_jobs(tmp_path: Path) -> None:
         parents, _ = graph(web, UUID(job))
     parts = parents.pop(UUID(job))
     assert len(parts) == 3
-    assert parents == {one: [] for one in parts}
+    assert parents == {item: [] for item in parts}
 
 
 def test_a_flow_is_returned_with_its_jobs_and_dependencies(
@@ -280,9 +282,9 @@ def test_a_flow_is_returned_with_its_jobs_and_dependencies(
     first = flow.add(task, a=1)
     flow.add(task, a=first.result)
     run = flow.enqueue()
-    told = web.get(f"/api/flows/{run.id}").json()
-    assert told["counts"] == {"queued": 1, "created": 1}
-    [last, parent] = told["jobs"]
+    result = web.get(f"/api/flows/{run.id}").json()
+    assert result["counts"] == {"queued": 1, "created": 1}
+    [last, parent] = result["jobs"]
     assert last["dependsOn"] == [parent["id"]]
     assert web.get(f"/api/flows/{uuid4()}").status_code == 404
     assert web.get("/api/flows/x").status_code == 422

@@ -14,15 +14,17 @@ def test_a_server_with_a_claiming_worker_is_ready(working: Served) -> None:
     with working.client() as web:
         until(lambda: web.get("/readyz").status_code == 200, "it is ready")
         assert web.get("/healthz").json()["status"] == "ok"
-        assert [one["unresponsive"] for one in web.get("/api/workers").json()["workers"]] == [False]
+        assert [worker["unresponsive"] for worker in web.get("/api/workers").json()["workers"]] == [
+            False
+        ]
 
 
 def test_a_server_whose_worker_has_no_presence_record_is_not_ready(tmp_path: Path) -> None:
     with serving(tmp_path, worker=True) as served, served.client() as web:
         until(lambda: web.get("/readyz").status_code == 200, "it is ready")
         with served.app._worker_context(served.loop):  # one more, that never wrote its record
-            answer = web.get("/readyz")
-        assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
+            response = web.get("/readyz")
+        assert (response.status_code, response.json()["status"]) == (503, "not ready")
 
 
 def test_a_server_with_an_unresponsive_worker_is_not_ready(
@@ -31,17 +33,17 @@ def test_a_server_with_an_unresponsive_worker_is_not_ready(
     with serving(tmp_path, worker=True) as served, served.client() as web:
         until(lambda: web.get("/readyz").status_code == 200, "it is ready")
         monkeypatch.setattr(LiveWorker, "unresponsive", True)
-        answer = web.get("/readyz")
-        assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
+        response = web.get("/readyz")
+        assert (response.status_code, response.json()["status"]) == (503, "not ready")
 
 
 def test_a_server_without_its_store_is_alive_and_not_ready(tmp_path: Path) -> None:
     with serving(tmp_path) as served, served.client() as web:
         assert web.get("/readyz").status_code == 200
         served.app._closed = True
-        answer = web.get("/api/jobs")
-        assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
-        assert answer.headers["retry-after"] == "1"
+        response = web.get("/api/jobs")
+        assert (response.status_code, response.json()["code"]) == (503, "store_unavailable")
+        assert response.headers["retry-after"] == "1"
         assert web.get("/readyz").status_code == 503
         assert web.get("/healthz").status_code == 200
         served.app._closed = False

@@ -12,17 +12,17 @@ from tests.server.conftest import Served, enqueue, wait_for
 def test_a_held_job_can_be_submitted(served: Served) -> None:
     with served.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)
-        answer = web.post(f"/api/jobs/{job['id']}/submit")
-        assert (answer.status_code, answer.json()["state"]) == (200, "queued")
+        response = web.post(f"/api/jobs/{job['id']}/submit")
+        assert (response.status_code, response.json()["state"]) == (200, "queued")
 
 
 def test_a_queued_job_is_canceled_at_once(served: Served) -> None:
     with served.client() as web:
         job = enqueue(web, "add", a=1)
-        answer = web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": "no need"})
-        assert answer.json() == {"id": job["id"], "status": "canceled", "cleanupScheduled": False}
-        told = web.get(f"/api/jobs/{job['id']}").json()
-        assert (told["cancelReason"], told["canceledAt"]) == ("no need", told["endedAt"])
+        response = web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": "no need"})
+        assert response.json() == {"id": job["id"], "status": "canceled", "cleanupScheduled": False}
+        result = web.get(f"/api/jobs/{job['id']}").json()
+        assert (result["cancelReason"], result["canceledAt"]) == ("no need", result["endedAt"])
 
 
 def test_a_running_job_gets_a_cancel_request_and_ends_as_canceled(
@@ -31,18 +31,18 @@ def test_a_running_job_gets_a_cancel_request_and_ends_as_canceled(
     with working.client() as web:
         job = enqueue(web, "film", gate=str(tmp_path / "never"))
         wait_for(web, job["id"], "running")
-        answer = web.post(f"/api/jobs/{job['id']}/cancel")
-        assert answer.json() == {"id": job["id"], "status": "requested", "cleanupScheduled": True}
-        told = wait_for(web, job["id"], "canceled")
-        assert told["canceledAt"] == told["endedAt"]
+        response = web.post(f"/api/jobs/{job['id']}/cancel")
+        assert response.json() == {"id": job["id"], "status": "requested", "cleanupScheduled": True}
+        result = wait_for(web, job["id"], "canceled")
+        assert result["canceledAt"] == result["endedAt"]
 
 
 def test_canceling_a_finished_job_returns_its_final_state(working: Served) -> None:
     with working.client() as web:
         job = wait_for(web, enqueue(web, "add", a=1)["id"], "succeeded")
-        answer = web.post(f"/api/jobs/{job['id']}/cancel")
-        assert answer.status_code == 200
-        assert answer.json()["status"] == "succeeded"
+        response = web.post(f"/api/jobs/{job['id']}/cancel")
+        assert response.status_code == 200
+        assert response.json()["status"] == "succeeded"
         assert job["result"] == 1
 
 
@@ -65,9 +65,9 @@ def test_a_failed_job_is_resumed_after_its_last_step(working: Served, tmp_path: 
         job = wait_for(web, enqueue(web, "stepped", mended=str(mended))["id"], "failed")
         assert (job["canResume"], job["lastCompletedStep"]) == (True, "first")
         mended.touch()
-        answer = web.post(f"/api/jobs/{job['id']}/resume")
-        assert answer.status_code == 201
-        assert wait_for(web, answer.json()["id"], "succeeded")["result"] == "done"
+        response = web.post(f"/api/jobs/{job['id']}/resume")
+        assert response.status_code == 201
+        assert wait_for(web, response.json()["id"], "succeeded")["result"] == "done"
         done = enqueue(web, "add", a=1)["id"]
         wait_for(web, done, "succeeded")
         assert web.post(f"/api/jobs/{done}/resume").status_code == 409
@@ -94,7 +94,7 @@ def test_actions_on_a_missing_job_are_not_found(served: Served, verb: str) -> No
 def test_a_reason_that_is_not_text_is_reported(served: Served) -> None:
     with served.client() as web:
         job = enqueue(web, "add", a=1)
-        answer = web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": 5})
-        assert answer.status_code == 422
-        assert answer.json()["errors"][0]["field"] == "reason"
+        response = web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": 5})
+        assert response.status_code == 422
+        assert response.json()["errors"][0]["field"] == "reason"
         assert web.get(f"/api/jobs/{job['id']}").json()["state"] == "queued"

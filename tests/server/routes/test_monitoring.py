@@ -22,7 +22,9 @@ def test_queues_are_listed_paused_and_resumed(web: httpx.Client) -> None:
     enqueue(web, "add", {"queue": "a/b c"}, a=1)
     place = "/api/queues/a%2Fb%20c"
     assert web.post(f"{place}/pause").json() == {"name": "a/b c", "paused": True}
-    [found] = [one for one in web.get("/api/queues").json()["queues"] if one["name"] == "a/b c"]
+    [found] = [
+        queue for queue in web.get("/api/queues").json()["queues"] if queue["name"] == "a/b c"
+    ]
     assert found["paused"]
     assert found["counts"]["queued"] == 1
     assert found["oldestAge"] >= 0
@@ -31,7 +33,7 @@ def test_queues_are_listed_paused_and_resumed(web: httpx.Client) -> None:
 
 
 def test_tasks_are_listed_with_their_json_schemas(web: httpx.Client) -> None:
-    tasks = {one["name"]: one for one in web.get("/api/tasks").json()["tasks"]}
+    tasks = {task["name"]: task for task in web.get("/api/tasks").json()["tasks"]}
     assert set(tasks) == {"add", "film", "broken", "stepped"}
     assert tasks["add"]["arguments"] == {
         "type": "object",
@@ -51,7 +53,7 @@ def test_limits_are_listed_with_holding_and_waiting_counts(
     try:
         for number in range(3):
             enqueue(web, "add", {"queue": "narrow"}, a=number)
-        limits = {one["name"]: one for one in web.get("/api/limits").json()["limits"]}
+        limits = {limit["name"]: limit for limit in web.get("/api/limits").json()["limits"]}
     finally:
         for name in ("queue:narrow", "key:add"):
             served.app.limits.remove(name)
@@ -67,23 +69,28 @@ def test_statistics_are_summed_by_step_and_group(working: Served) -> None:
     with working.client() as web:
         for number in range(3):
             wait_for(web, enqueue(web, "add", a=number)["id"], "succeeded")
-        told = web.get("/api/stats", params={"step": 3600}).json()
+        result = web.get("/api/stats", params={"step": 3600}).json()
         lines = [
-            one for one in told["rows"] if (one["task"], one["outcome"]) == ("add", "succeeded")
+            row for row in result["rows"] if (row["task"], row["outcome"]) == ("add", "succeeded")
         ]
-        assert sum(one["count"] for one in lines) == 3
+        assert sum(line["count"] for line in lines) == 3
         assert lines[0]["meanRun"] >= 0
         for by, names in (("queue", ("default", None)), ("task", (None, "add")),
                           ("none", (None, None))):  # fmt: skip
-            asked = {"step": 86_400, "by": by, "since": told["since"], "until": told["until"]}
-            summed = web.get("/api/stats", params=asked).json()["rows"]
-            good = [one for one in summed if one["outcome"] == "succeeded"]
-            assert len({(one["queue"], one["task"]) for one in good}) == len(good)
-            assert names in [(one["queue"], one["task"]) for one in good]
-            every = [one for one in told["rows"] if one["outcome"] == "succeeded"]
-            assert sum(one["count"] for one in good) == sum(one["count"] for one in every)
-            spent = sum(one["count"] * one["meanRun"] for one in every)
-            assert sum(one["count"] * one["meanRun"] for one in good) == pytest.approx(spent)
+            request_params = {
+                "step": 86_400,
+                "by": by,
+                "since": result["since"],
+                "until": result["until"],
+            }
+            summed = web.get("/api/stats", params=request_params).json()["rows"]
+            good = [item for item in summed if item["outcome"] == "succeeded"]
+            assert len({(item["queue"], item["task"]) for item in good}) == len(good)
+            assert names in [(item["queue"], item["task"]) for item in good]
+            every = [row for row in result["rows"] if row["outcome"] == "succeeded"]
+            assert sum(item["count"] for item in good) == sum(item["count"] for item in every)
+            spent = sum(item["count"] * item["meanRun"] for item in every)
+            assert sum(item["count"] * item["meanRun"] for item in good) == pytest.approx(spent)
         assert web.get("/api/stats", params={"by": "moon"}).status_code == 422
         for params in ({"step": "90"}, {"since": "2026-01-01T00:00:00"},
                        {"since": "2020-01-01T00:00:00Z"}, {"until": "1999-01-01T00:00:00Z",
@@ -94,11 +101,11 @@ def test_statistics_are_summed_by_step_and_group(working: Served) -> None:
 def test_metrics_have_the_prometheus_text_format(working: Served) -> None:
     with working.client() as web:
         enqueue(web, "add", {"queue": 'q"\\\n'}, a=1)
-        answer = web.get("/metrics")
-        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        response = web.get("/metrics")
+        assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
         label = r'\w+="([^"\\\n]|\\["\\n])*"'
         line = re.compile(rf"(# (HELP|TYPE) .+|\w+(\{{{label}(,{label})*\}})? \S+)")
-        for text in answer.text.splitlines():
+        for text in response.text.splitlines():
             assert line.fullmatch(text), text
-        assert 'windlass_jobs{queue="q\\"\\\\\\n",state="queued"} 1' in answer.text
-        assert "windlass_event_streams 0" in answer.text
+        assert 'windlass_jobs{queue="q\\"\\\\\\n",state="queued"} 1' in response.text
+        assert "windlass_event_streams 0" in response.text

@@ -20,11 +20,11 @@ def web(served: Served) -> Iterator[httpx.Client]:
 
 def test_schedules_are_created_paused_run_and_deleted(web: httpx.Client) -> None:
     body = {"name": "every night", "task": "add", "arguments": {"a": 1}, "cron": "0 3 * * *"}
-    made = web.post("/api/schedules", json=body)
-    assert made.status_code == 201
-    planned = made.json()
+    created = web.post("/api/schedules", json=body)
+    assert created.status_code == 201
+    planned = created.json()
     assert planned["nextTick"].endswith("03:00:00Z")
-    ticks = [datetime.fromisoformat(one) for one in planned["nextTicks"]]
+    ticks = [datetime.fromisoformat(tick) for tick in planned["nextTicks"]]
     assert planned["nextTicks"][0] == planned["nextTick"]
     days = [after - before for before, after in pairwise(ticks)]
     assert days == [timedelta(days=1)] * 4
@@ -38,7 +38,9 @@ def test_schedules_are_created_paused_run_and_deleted(web: httpx.Client) -> None
     assert web.post(f"{place}/resume").json()["paused"] is False
     job = web.post(f"{place}/run")
     assert (job.status_code, job.json()["headers"]["schedule"]) == (201, "every night")
-    assert [one["name"] for one in web.get("/api/schedules").json()["schedules"]] == ["every night"]
+    assert [schedule["name"] for schedule in web.get("/api/schedules").json()["schedules"]] == [
+        "every night"
+    ]
     assert web.delete(place).status_code == 204
     assert web.get(place).status_code == 404
     for verb in ("pause", "resume", "run"):

@@ -14,16 +14,16 @@ from windlass.server.config import AuthMode, ServerConfig
 
 
 def found(web: httpx.Client, **filters: Any) -> list[str]:
-    answer = web.get("/api/jobs", params=filters)
-    assert answer.status_code == 200, answer.text
-    return [job["id"] for job in answer.json()["jobs"]]
+    response = web.get("/api/jobs", params=filters)
+    assert response.status_code == 200, response.text
+    return [job["id"] for job in response.json()["jobs"]]
 
 
 def count(web: httpx.Client, **filters: Any) -> dict[str, Any]:
-    answer = web.get("/api/jobs/count", params=filters)
-    assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    response = web.get("/api/jobs/count", params=filters)
+    assert response.status_code == 200, response.text
+    result: dict[str, Any] = response.json()
+    return result
 
 
 def test_jobs_are_found_by_the_text_of_their_error(working: Served) -> None:
@@ -54,10 +54,10 @@ def test_a_list_filtered_by_text_can_be_watched(served: Served) -> None:
     with served.client() as web:
         job = enqueue(web, "add", {"tags": ["Watched"]}, a=1)["id"]
         enqueue(web, "add", a=1)
-        asked = {"text": "watched"}
-        with web.stream("GET", "/api/events", headers=STREAM, params=asked) as response:
-            told = next(line for line in response.iter_lines() if line.startswith("data:"))
-        assert job in told
+        params = {"text": "watched"}
+        with web.stream("GET", "/api/events", headers=STREAM, params=params) as response:
+            result = next(line for line in response.iter_lines() if line.startswith("data:"))
+        assert job in result
 
 
 @pytest.mark.parametrize("text", ["a\0", "x" * 600])

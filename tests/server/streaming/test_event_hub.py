@@ -42,9 +42,9 @@ async def test_events_between_replay_and_live_reader_are_not_lost() -> None:
         assert await seqs(first) == [5]  # by the shared reader
         await settle_one(store, job, Succeeded())
 
-        told = [line.seq async for lines in second for line in lines]
+        result = [line.seq async for lines in second for line in lines]
 
-    assert told == [5, 6]
+    assert result == [5, 6]
 
 
 async def test_fan_out_to_many_subscribers_yields_to_the_event_loop() -> None:
@@ -62,7 +62,7 @@ async def test_fan_out_to_many_subscribers_yields_to_the_event_loop() -> None:
 
     count = 3 * FANOUT_BATCH
     readers = [asyncio.create_task(listen(number)) for number in range(count)]
-    while sum(len(one.subscribers) for one in hub._channels.values()) < count:  # noqa: ASYNC110
+    while sum(len(channel.subscribers) for channel in hub._channels.values()) < count:  # noqa: ASYNC110
         await asyncio.sleep(0)
     await append_records(store, job, log_record(1, "for all"))
     turns = []

@@ -44,16 +44,16 @@ def test_a_shared_stream_has_the_complete_ordered_log_of_each_job(
     with working.client() as web:
         ids = [enqueue(web, "film", gate=str(gate), lines=5)["id"] for _ in range(4)]
         with ThreadPoolExecutor(1) as pool:
-            reading = pool.submit(follow, web, ",".join(f"{one}:0" for one in ids))
+            reading = pool.submit(follow, web, ",".join(f"{item}:0" for item in ids))
             until(lambda: working.context.hub.followed_jobs == 4, "all are followed")
             gate.touch()
             found = reading.result()
-        lasts = {one: wait_for(web, one, "succeeded")["seq"] for one in ids}
+        lasts = {item: wait_for(web, item, "succeeded")["seq"] for item in ids}
     logs: dict[str, list[int]] = defaultdict(list)
-    for one in found:
-        assert one.id is None  # the reader keeps a cursor for each job
-        assert one.type == one.data["type"]
-        logs[one.data["jobId"]].append(one.data["seq"])
+    for item in found:
+        assert item.id is None  # the reader keeps a cursor for each job
+        assert item.type == item.data["type"]
+        logs[item.data["jobId"]].append(item.data["seq"])
     assert logs == {one: list(range(1, last + 1)) for one, last in lasts.items()}
 
 
@@ -79,8 +79,8 @@ NOBODYS = "01890a5d-ac96-774b-bcce-b302099a8057"
 )
 def test_an_invalid_after_parameter_is_rejected(served: Served, after: str, status: int) -> None:
     with served.client() as web:
-        answer = web.get("/api/events", params={"after": after}, headers=STREAM)
-        assert answer.status_code == status
+        response = web.get("/api/events", params={"after": after}, headers=STREAM)
+        assert response.status_code == status
         many = ",".join(f"{uuid4()}:0" for _ in range(101))
         assert web.get("/api/events", params={"after": many}).status_code == 422
 
@@ -94,11 +94,11 @@ def test_a_watched_list_sends_snapshots_of_its_jobs(tmp_path: Path) -> None:
         with web.stream(
             "GET", "/api/events", headers=STREAM, params={"queue": "media", "state": "queued"}
         ) as response:
-            news = messages(response)
+            stream = messages(response)
 
-            def hear(**wanted: str) -> None:
-                while state != wanted:
-                    one = next(news)
+            def hear(**expected: str) -> None:
+                while state != expected:
+                    one = next(stream)
                     assert isinstance(one, Said)
                     assert one.type == "snapshot"
                     assert {"id", "seq", "percent"} <= one.data.keys() or not one.data["state"]
@@ -117,9 +117,9 @@ def test_an_invalid_list_filter_is_reported_by_field(served: Served) -> None:
     with served.client() as web:
         assert web.get("/api/events", params={"state": "lost"}).status_code == 422
         for text in ("state=lost", "colour=red", "limit=0", "nonsense", "createdFrom=now"):
-            answer = web.get("/api/events", params={"list": ["state=queued", text]})
-            assert answer.status_code == 422, text
-            [error] = answer.json()["errors"]
+            response = web.get("/api/events", params={"list": ["state=queued", text]})
+            assert response.status_code == 422, text
+            [error] = response.json()["errors"]
             assert error["field"].startswith("list") or error["field"] == "createdFrom"
         many = [f"limit={n + 1}" for n in range(21)]
         assert web.get("/api/events", params={"list": many}).status_code == 422
@@ -129,7 +129,7 @@ def test_an_invalid_list_filter_is_reported_by_field(served: Served) -> None:
 def listening(web: httpx.Client, params: dict[str, Any]) -> Iterator[Iterator[Said]]:
     with web.stream("GET", "/api/events", headers=STREAM, params=params) as response:
         assert response.status_code == 200, response.read()
-        yield (one for one in messages(response) if isinstance(one, Said))
+        yield (message for message in messages(response) if isinstance(message, Said))
 
 
 def take_until(news: Iterator[Said], last: Callable[[Said], bool]) -> list[Said]:
@@ -144,31 +144,31 @@ def test_a_shared_stream_combines_jobs_and_named_lists(tmp_path: Path) -> None:
     media, same, empty = "queue=media&state=queued", "state=queued&queue=media", "tag=none"
     with serving(tmp_path, config) as served, served.client() as web:
         job = enqueue(web, "add", {"queue": "media"}, a=1)["id"]
-        asked = {"after": f"{job}:0", "list": [media, same, empty]}
-        with listening(web, asked) as news:
+        params = {"after": f"{job}:0", "list": [media, same, empty]}
+        with listening(web, params) as stream:
             whole: set[str] = set()
             found: list[Said] = []
             while len(whole) < 3:
-                found += take_until(news, lambda one: one.type == "loaded")
+                found += take_until(stream, lambda item: item.type == "loaded")
                 whole.add(found[-1].data["list"])
             assert whole == {media, same, empty}
             assert served.context.hub.open_streams == 1
             assert len(served.context.list_watches._watches) == 2  # two of them are the same
-            listed = [one.data for one in found if one.type == "snapshot"]
-            assert {one["list"] for one in listed} == {media, same}
-            assert {(one["id"], one["state"], one["listed"]) for one in listed} == {
+            listed = [item.data for item in found if item.type == "snapshot"]
+            assert {item["list"] for item in listed} == {media, same}
+            assert {(item["id"], item["state"], item["listed"]) for item in listed} == {
                 (job, "queued", True)
             }
             web.post(f"/api/jobs/{job}/cancel")
-            lists, log = set[str](), [one for one in found if one.type == "job-status"]
+            lists, log = set[str](), [item for item in found if item.type == "job-status"]
             while len(lists) < 2 or not log or log[-1].type != "job-cancelled":
-                one = next(news)
+                one = next(stream)
                 if one.type == "snapshot":  # it leaves the list, and says how
                     assert (one.data["state"], one.data["listed"]) == ("canceled", False)
                     lists.add(one.data["list"])
                 else:
                     log.append(one)
-        assert [one.data["seq"] for one in log] == [1, 2, 3]
+        assert [item.data["seq"] for item in log] == [1, 2, 3]
         until(lambda: served.context.hub.open_streams == 0, "it is let go")
         assert not served.context.list_watches._watches
         assert served.context.hub.followed_jobs == 0
@@ -179,34 +179,38 @@ def test_an_error_of_one_job_or_list_does_not_affect_the_others(served: Served) 
         ended, good, ahead = (enqueue(web, "add", {"queue": "each"}, a=n)["id"] for n in range(3))
         web.post(f"/api/jobs/{ended}/cancel")
         vector = f"{NOBODYS}:0,{ended}:3,x:1,{ahead}:99,{good}:0"
-        asked = {"after": vector, "list": ["queue=each", "state=lost"], "reportErrors": "true"}
-        with listening(web, asked) as news:
-            found = take_until(news, lambda one: one.type == "loaded")
+        params = {"after": vector, "list": ["queue=each", "state=lost"], "reportErrors": "true"}
+        with listening(web, params) as stream:
+            found = take_until(stream, lambda item: item.type == "loaded")
             web.post(f"/api/jobs/{good}/cancel")
-            found += take_until(news, lambda one: one.type == "job-cancelled")
+            found += take_until(stream, lambda item: item.type == "job-cancelled")
         over = {
-            one.data.get("jobId") or one.data["list"]: one.data["problem"]
-            for one in found
-            if one.type == "closed"
+            item.data.get("jobId") or item.data["list"]: item.data["problem"]
+            for item in found
+            if item.type == "closed"
         }
-        assert {name: told and told["status"] for name, told in over.items()} == {
+        assert {name: result and result["status"] for name, result in over.items()} == {
             NOBODYS: 404, ended: None, "x": 422, ahead: 422, "state=lost": 422,
         }  # fmt: skip
-        assert [one.data["seq"] for one in found if one.data.get("jobId") == good] == [1, 2, 3]
-        assert {one.data["id"] for one in found if one.type == "snapshot"} >= {ended, good, ahead}
-        with listening(web, {"after": f"{NOBODYS}:0,{ended}:3", "reportErrors": "true"}) as news:
-            assert [one.type for one in news] == ["closed", "closed"]  # and that is all
+        assert [item.data["seq"] for item in found if item.data.get("jobId") == good] == [1, 2, 3]
+        assert {item.data["id"] for item in found if item.type == "snapshot"} >= {
+            ended,
+            good,
+            ahead,
+        }
+        with listening(web, {"after": f"{NOBODYS}:0,{ended}:3", "reportErrors": "true"}) as stream:
+            assert [new.type for new in stream] == ["closed", "closed"]  # and that is all
 
 
 def test_a_job_deleted_before_its_log_is_read_is_reported_as_closed(served: Served) -> None:
     async def read() -> list[bytes]:
         return [
-            one
-            async for one in shared_job_feed(
+            item
+            async for item in shared_job_feed(
                 served.context.hub, uuid4(), StreamFilter(), report_errors=True
             )
         ]
 
-    [told] = asyncio.run_coroutine_threadsafe(read(), served.loop).result(PATIENCE)
-    assert told.startswith(b"event: closed\n")
-    assert b'"status":404' in told
+    [result] = asyncio.run_coroutine_threadsafe(read(), served.loop).result(PATIENCE)
+    assert result.startswith(b"event: closed\n")
+    assert b'"status":404' in result

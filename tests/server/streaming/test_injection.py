@@ -44,8 +44,8 @@ def speak(web: httpx.Client, evil: str) -> str:
     web.post("/api/worker/record", json={"tasks": [token | {"records": records}]})
     web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": evil})
     end = token | {"outcome": "canceled", "reason": evil}
-    answers = web.post("/api/worker/settle", json={"tasks": [end]}).json()["results"]
-    assert [one["status"] for one in answers] == ["applied"]
+    responses = web.post("/api/worker/settle", json={"tasks": [end]}).json()["results"]
+    assert [response["status"] for response in responses] == ["applied"]
     return str(job["id"])
 
 
@@ -71,12 +71,12 @@ def test_text_of_a_job_cannot_start_another_message(web: httpx.Client, evil: str
     job = speak(web, evil)
     page = web.get(f"/api/jobs/{job}/events").json()["events"]
     alone = checked(web.get(f"/api/jobs/{job}/events", headers=STREAM).content)
-    assert [one["id"] for one in alone] == [event["id"] for event in page]
-    assert [json.loads(one["data"]) for one in alone] == [event["data"] for event in page]
-    [log] = [one for one in alone if one["event"] == "log"]
+    assert [item["id"] for item in alone] == [event["id"] for event in page]
+    assert [json.loads(item["data"]) for item in alone] == [event["data"] for event in page]
+    [log] = [item for item in alone if item["event"] == "log"]
     assert json.loads(log["data"])["message"] == evil
     among = checked(web.get("/api/events", params={"after": f"{job}:0"}, headers=STREAM).content)
-    assert [json.loads(one["data"])["id"] for one in among] == [event["id"] for event in page]
+    assert [json.loads(item["data"])["id"] for item in among] == [event["id"] for event in page]
 
 
 def test_a_snapshot_of_a_list_is_one_message(web: httpx.Client) -> None:
@@ -88,14 +88,14 @@ def test_a_snapshot_of_a_list_is_one_message(web: httpx.Client) -> None:
             body += piece
             if body.count(b"event: snapshot") >= len(EVIL) and body.endswith(b"\n\n"):
                 break
-    assert {one["event"] for one in checked(body)} == {"snapshot"}
+    assert {item["event"] for item in checked(body)} == {"snapshot"}
 
 
 def test_nul_in_a_name_is_rejected(web: httpx.Client) -> None:
     for more in ({"tags": ["a\0"]}, {"queue": "a\0"}, {"uniqueKey": "\0"}, {"owner": "\0"}):
         body = {"task": "add", "arguments": {"a": 1}, **more}
-        answer = web.post("/api/jobs", json=body)
-        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_argument"), more
+        response = web.post("/api/jobs", json=body)
+        assert (response.status_code, response.json()["code"]) == (422, "invalid_argument"), more
 
 
 @pytest.mark.parametrize(
@@ -114,16 +114,16 @@ def test_request_data_cannot_inject_a_response_header(served: Served, head: str)
     place = httpx.URL(served.url)
     with socket.create_connection((place.host, place.port), PATIENCE) as sock:
         sock.sendall(head.encode() + b"Connection: close\r\n\r\n")
-        answer = b""
+        response = b""
         while piece := sock.recv(65536):
-            answer += piece
-    headers = answer.partition(b"\r\n\r\n")[0].lower()
+            response += piece
+    headers = response.partition(b"\r\n\r\n")[0].lower()
     assert headers.startswith(b"http/1.1 ")
     assert b"x-evil" not in headers
 
 
 def test_a_request_id_cannot_inject_into_the_location_header(web: httpx.Client) -> None:
     body = {"task": "add", "arguments": {"a": 1}, "requestId": "r\r\nX-Evil: 1"}
-    answer = web.post("/api/jobs", json=body)
-    assert answer.status_code in {201, 422}
-    assert "x-evil" not in answer.headers
+    response = web.post("/api/jobs", json=body)
+    assert response.status_code in {201, 422}
+    assert "x-evil" not in response.headers

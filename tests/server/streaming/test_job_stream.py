@@ -71,18 +71,18 @@ def test_the_stream_of_a_finished_job_replays_all_events_and_ends(
         assert "no-transform" in response.headers["cache-control"]
         assert "content-encoding" not in response.headers
         found = said(response)
-    assert [one.seq for one in found] == list(range(1, job["seq"] + 1))
-    stamps = [int((one.id or "").partition("-")[0]) for one in found]
+    assert [item.seq for item in found] == list(range(1, job["seq"] + 1))
+    stamps = [int((item.id or "").partition("-")[0]) for item in found]
     assert stamps == sorted(stamps)
     last = found[-1]
     assert last.type == "job-completed"
     assert last.data["output"] == {"file": "film.mp4"}
-    assert [one["name"] for one in last.data["artifacts"]] == ["film"]
+    assert [artifact["name"] for artifact in last.data["artifacts"]] == ["film"]
     assert last.data["logs"] == ["line 0", "line 1", "line 2"]
-    for one in found:
-        assert one.data["correlationId"] == job["correlationId"]
-        for keys in (keys for kind, keys in REQUIRED_KEYS.items() if kind.value == one.type):
-            assert set(keys) <= one.data.keys(), one.type
+    for item in found:
+        assert item.data["correlationId"] == job["correlationId"]
+        for keys in (keys for kind, keys in REQUIRED_KEYS.items() if kind.value == item.type):
+            assert set(keys) <= item.data.keys(), item.type
 
 
 def test_stream_and_pages_return_the_same_events(
@@ -97,8 +97,8 @@ def test_stream_and_pages_return_the_same_events(
         if page["ended"]:
             break
         params["lastEventId"] = page["cursor"]
-    assert [(one["id"], one["type"], one["data"]) for one in pages] == [
-        (one.id, one.type, one.data) for one in read(web, job)
+    assert [(item["id"], item["type"], item["data"]) for item in pages] == [
+        (item.id, item.type, item.data) for item in read(web, job)
     ]
 
 
@@ -116,10 +116,10 @@ def test_a_reconnecting_client_continues_after_its_last_event(
     assert read(web, job, fromSequence=3) == whole[2:]
     moment = (middle.id or "").partition("-")[0]
     assert read(web, job, fromTimestamp=moment) == [
-        one for one in whole if int((one.id or "").partition("-")[0]) >= int(moment)
+        item for item in whole if int((item.id or "").partition("-")[0]) >= int(moment)
     ]
     logs = read(web, job, types="log,artifact")
-    assert [one.type for one in logs] == ["log"] * 3 + ["artifact", "job-completed"]
+    assert [log.type for log in logs] == ["log"] * 3 + ["artifact", "job-completed"]
 
 
 def test_a_cursor_at_the_end_returns_no_content(
@@ -127,8 +127,8 @@ def test_a_cursor_at_the_end_returns_no_content(
 ) -> None:
     web, job = done
     final = read(web, job)[-1].id or ""
-    answer = web.get(events_of(job), headers=STREAM | {"Last-Event-ID": final})
-    assert answer.status_code == 204
+    response = web.get(events_of(job), headers=STREAM | {"Last-Event-ID": final})
+    assert response.status_code == 204
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_a_cursor_at_the_end_returns_no_content(
 def test_an_invalid_cursor_is_rejected(served: Served, params: dict[str, str]) -> None:
     with served.client() as web:
         job = enqueue(web, "add", a=1)
-        answer = web.get(events_of(job), headers=STREAM, params=params)
-        assert answer.status_code == 422
-        assert answer.headers["content-type"] == "application/problem+json"
+        response = web.get(events_of(job), headers=STREAM, params=params)
+        assert response.status_code == 422
+        assert response.headers["content-type"] == "application/problem+json"
 
 
 def test_between_replay_and_live_events_none_is_lost_or_repeated(
@@ -159,7 +159,7 @@ def test_between_replay_and_live_events_none_is_lost_or_repeated(
                 "the job speaks",
             )
             with working.client() as mine:
-                return [one.seq for one in read(mine, job)]
+                return [item.seq for item in read(mine, job)]
 
         with ThreadPoolExecutor(10) as pool:
             found = [pool.submit(follow, number) for number in range(10)]
@@ -169,7 +169,7 @@ def test_between_replay_and_live_events_none_is_lost_or_repeated(
                 "one reader for all of them is there",
             )
             gate.touch()
-            transcripts = [one.result() for one in found]
+            transcripts = [item.result() for item in found]
         last = wait_for(web, job["id"], "succeeded")["seq"]
     assert last > 150
     for transcript in transcripts:
@@ -188,7 +188,7 @@ def test_a_slow_client_continues_from_the_store(tmp_path: Path) -> None:
             until(lambda: served.context.hub.followed_jobs, "somebody listens")
             web.post(f"/api/jobs/{job['id']}/submit")
             found = reading.result()
-    assert [one.seq for one in found] == list(range(1, len(found) + 1))
+    assert [item.seq for item in found] == list(range(1, len(found) + 1))
     assert found[-1].type == "job-completed"
 
 
@@ -197,9 +197,9 @@ def test_a_stream_without_events_sends_keepalives(tmp_path: Path) -> None:
     with serving(tmp_path, config) as served, served.client() as web:
         job = enqueue(web, "add", a=1)
         with web.stream("GET", events_of(job), headers=STREAM) as response:
-            comments = (one for one in messages(response) if isinstance(one, str))
-            beats = [next(comments) for _ in range(3)]
-    for beat in beats:
+            comments = (message for message in messages(response) if isinstance(message, str))
+            keepalives = [next(comments) for _ in range(3)]
+    for beat in keepalives:
         word, _, moment = beat.partition(": ")
         assert word == "keepalive"
         assert time.strptime(moment, "%Y-%m-%dT%H:%M:%S.%fZ")
@@ -221,10 +221,10 @@ def test_a_cursor_older_than_the_log_gets_a_resync(
 
     until(lambda: working.app.sync.call(prune()), "the log is pruned")
     found = read(web, job, {"Last-Event-ID": whole[1].id or ""})
-    assert [one.type for one in found] == ["resync", "job-completed"]
-    told = found[0].data
-    assert (told["state"], told["percent"], told["jobId"]) == ("succeeded", 100, job["id"])
-    assert told["endedAt"] == job["endedAt"]
+    assert [item.type for item in found] == ["resync", "job-completed"]
+    result = found[0].data
+    assert (result["state"], result["percent"], result["jobId"]) == ("succeeded", 100, job["id"])
+    assert result["endedAt"] == job["endedAt"]
     assert found[1].id == whole[-1].id
 
 
@@ -233,7 +233,7 @@ def test_text_of_an_event_cannot_start_another_sse_field(working: Served, tmp_pa
     with working.client() as web:
         job = wait_for(web, enqueue(web, "broken", why=evil)["id"], "failed")
         found = read(web, job)
-        assert [one.seq for one in found] == list(range(1, job["seq"] + 1))
+        assert [item.seq for item in found] == list(range(1, job["seq"] + 1))
         assert found[-1].type == "job-failed"
         assert found[-1].data["errorMessage"] == evil
 
@@ -266,7 +266,7 @@ def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
         assert stalled.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"  # which stays unread
         other = enqueue(web, "add", a=1)  # whose readers are served meanwhile
         web.post(f"/api/jobs/{other['id']}/cancel")
-        assert [one.seq for one in read(web, other)] == [1, 2, 3]
+        assert [item.seq for item in read(web, other)] == [1, 2, 3]
         until(lambda: served.context.hub.open_streams == 0, "it is cut off")
         until(lambda: not served.server.server_state.connections - _idle(served), "it is closed")
         until(lambda: not _established(stalled), "the reader's own side knows of it, too")
@@ -281,9 +281,9 @@ def _established(one: socket.socket) -> bool:
 def _idle(served: Served) -> set[Any]:
     """Connections that answer nothing now."""
     return {
-        one
-        for one in served.server.server_state.connections
-        if getattr(one, "cycle", None) is None or one.cycle.response_complete  # type: ignore[union-attr]
+        connection
+        for connection in served.server.server_state.connections
+        if getattr(connection, "cycle", None) is None or connection.cycle.response_complete  # type: ignore[union-attr]
     }
 
 
@@ -313,11 +313,11 @@ def test_a_shutdown_ends_streams_between_messages_and_clients_resume_at_another_
                 until(lambda: first.context.hub.followed_jobs, "it is followed")
                 first.stop()
                 seen = reading.result()  # no error: the response has come to its end
-        assert [one.seq for one in seen] == [1, 2]
+        assert [item.seq for item in seen] == [1, 2]
         with second.client() as web:
             web.post(f"/api/jobs/{job['id']}/cancel")
             rest = read(web, job, {"Last-Event-ID": seen[-1].id or ""})
-        assert [one.type for one in rest] == ["job-cancelled"]
+        assert [item.type for item in rest] == ["job-cancelled"]
 
 
 class Deaf(WrappedStore):
@@ -344,9 +344,9 @@ def test_a_request_that_outlasts_the_shutdown_gets_503_with_retry_after(tmp_path
         asking = pool.submit(web.get, f"/api/jobs/{uuid7()}/events", headers=STREAM)
         until(lambda: served.server.server_state.tasks, "it is asked")
         served.stop()
-        answer = asking.result()
-    assert (answer.status_code, answer.json()["code"]) == (503, "stopping")
-    assert answer.headers["Retry-After"]
+        response = asking.result()
+    assert (response.status_code, response.json()["code"]) == (503, "stopping")
+    assert response.headers["Retry-After"]
 
 
 def test_events_of_another_process_arrive(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ MANY = 50
 
 
 async def watch(watches: ListWatches, query: Query) -> bytes:
-    async with contextlib.aclosing(watches.snapshots(query, "list")) as told:
-        return await anext(told)
+    async with contextlib.aclosing(watches.snapshots(query, "list")) as result:
+        return await anext(result)
 
 
 async def test_a_hundred_subscribers_of_one_list_share_one_poll() -> None:
@@ -31,8 +31,8 @@ async def test_a_hundred_subscribers_of_one_list_share_one_poll() -> None:
     found: list[bytes] = []
 
     async def tab() -> None:
-        async with contextlib.aclosing(watches.snapshots(Query(owner="", limit=20))) as told:
-            async for piece in told:
+        async with contextlib.aclosing(watches.snapshots(Query(owner="", limit=20))) as result:
+            async for piece in result:
                 found.append(piece)  # noqa: PERF401 - it is looked at while it grows
 
     store.asked.clear()
@@ -44,8 +44,8 @@ async def test_a_hundred_subscribers_of_one_list_share_one_poll() -> None:
     while len(found) < 200:  # noqa: ASYNC110
         await asyncio.sleep(0)
     looks = 1 + (asyncio.get_running_loop().time() - began) / 0.05
-    for one in tabs:
-        one.cancel()
+    for item in tabs:
+        item.cancel()
     await asyncio.gather(*tabs, return_exceptions=True)
     assert store.asked["find"] <= looks
     assert all(b'"state":"succeeded"' in piece for piece in found[100:])
@@ -63,5 +63,5 @@ async def test_a_few_lists_are_polled_at_a_time() -> None:
     await asyncio.sleep(0.05)
     assert store.under_way["find"] == MAX_POLLS
     store.free.set()
-    assert all(b"loaded" in told for told in await asyncio.gather(*tabs))
+    assert all(b"loaded" in result for result in await asyncio.gather(*tabs))
     assert store.asked["find"] == MANY

@@ -127,7 +127,7 @@ def test_clients_behind_nginx_do_not_count_as_local(tmp_path: Path) -> None:
 
 
 def events(response: httpx.Response) -> Iterator[Said]:
-    return (one for one in messages(response) if isinstance(one, Said))
+    return (message for message in messages(response) if isinstance(message, Said))
 
 
 def test_nginx_does_not_buffer_events(proxied: Proxied) -> None:
@@ -141,15 +141,15 @@ def test_nginx_does_not_buffer_events(proxied: Proxied) -> None:
             direct.post(f"/api/jobs/{job['id']}/submit")
             assert next(found).data["status"] == "queued"
             direct.post(f"/api/jobs/{job['id']}/cancel")
-            assert [one.type for one in found][-1] == "job-cancelled"  # and then it ends
+            assert [item.type for item in found][-1] == "job-cancelled"  # and then it ends
 
 
 def test_nginx_passes_keepalives(proxied: Proxied) -> None:
     with proxied.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)
         with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
-            beats = (one for one in messages(response) if isinstance(one, str))
-            assert all(next(beats).startswith("keepalive") for _ in range(3))
+            keepalives = (message for message in messages(response) if isinstance(message, str))
+            assert all(next(keepalives).startswith("keepalive") for _ in range(3))
 
 
 def test_a_client_resumes_a_stream_through_nginx(proxied: Proxied) -> None:
@@ -161,11 +161,11 @@ def test_a_client_resumes_a_stream_through_nginx(proxied: Proxied) -> None:
         web.post(f"/api/jobs/{job['id']}/cancel")
         assert first.id is not None
         with web.stream("GET", place, headers={**STREAM, "Last-Event-ID": first.id}) as response:
-            rest = [one.seq for one in events(response)]
+            rest = [event.seq for event in events(response)]
         assert [first.seq, *rest] == list(range(1, len(rest) + 2))
         last = web.get(place).json()["cursor"]
-        answer = web.get(place, headers={**STREAM, "Last-Event-ID": last})
-        assert answer.status_code == 204
+        reply_response = web.get(place, headers={**STREAM, "Last-Event-ID": last})
+        assert reply_response.status_code == 204
 
 
 def test_a_worker_long_polls_through_nginx(proxied: Proxied) -> None:
@@ -199,23 +199,23 @@ def test_a_session_cookie_is_secure_if_nginx_received_https(proxied: Proxied) ->
 
 
 def test_a_body_that_is_too_large_gets_413_through_nginx(proxied: Proxied) -> None:
-    much = {"task": "add", "arguments": {"a": "x" * (2 * 1024 * 1024)}}
+    size = {"task": "add", "arguments": {"a": "x" * (2 * 1024 * 1024)}}
     with proxied.client() as web:
-        assert web.post("/api/jobs", json=much).status_code == 413  # by nginx: client_max_body_size
+        assert web.post("/api/jobs", json=size).status_code == 413  # by nginx: client_max_body_size
     more = {"task": "add", "arguments": {"a": "x" * (6 * 1024 * 1024)}}
     with proxied.client(proxied.full, Host=NAME) as web:
         for _ in range(5):  # it is heard out each time: a reset would be nginx's 502
-            answer = web.post("/api/jobs", json=more)
-            assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
-        answer = web.post("/api/jobs", json=more, headers={"Authorization": "Bearer x"})
-        assert answer.status_code == 401
+            response = web.post("/api/jobs", json=more)
+            assert (response.status_code, response.json()["code"]) == (413, "too_large")
+        response = web.post("/api/jobs", json=more, headers={"Authorization": "Bearer x"})
+        assert response.status_code == 401
         assert web.get("/api/jobs").status_code == 200
 
 
 def test_requests_through_nginx_need_a_key(proxied: Proxied) -> None:
     for url in (proxied.plain, proxied.full):
-        answer = httpx.get(f"{url}/api/jobs", headers={"Host": NAME}, timeout=PATIENCE)
-        assert answer.status_code == 401
+        response = httpx.get(f"{url}/api/jobs", headers={"Host": NAME}, timeout=PATIENCE)
+        assert response.status_code == 401
 
 
 def test_a_stream_ended_by_the_server_ends_through_nginx(proxied: Proxied) -> None:

@@ -30,10 +30,10 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def opened(stack: ExitStack, web: httpx.Client, path: str, **params: str) -> httpx.Response:
     """A stream that stays open, or the refusal."""
-    answer = stack.enter_context(web.stream("GET", path, params=params, headers=STREAM))
-    if answer.status_code != 200:
-        answer.read()
-    return answer
+    response = stack.enter_context(web.stream("GET", path, params=params, headers=STREAM))
+    if response.status_code != 200:
+        response.read()
+    return response
 
 
 def refused(answer: httpx.Response) -> bool:
@@ -67,9 +67,9 @@ def test_the_quota_of_a_key_includes_its_sessions_and_tickets(narrow: Served) ->
                 (browser, log, {}),
                 (page, log, {"ticket": another}),
             ):
-                answer = opened(stack, asker, path, **more)
-                assert refused(answer)
-                assert "3 open streams" in answer.json()["detail"]
+                response = opened(stack, asker, path, **more)
+                assert refused(response)
+                assert "3 open streams" in response.json()["detail"]
             assert web.get(log).status_code == 200, "pages are no streams"
             assert not refused(opened(stack, other, "/api/events")), "another key has its own"
         until(lambda: narrow.context.hub.open_streams == 0, "all are let go")
@@ -84,7 +84,7 @@ def test_the_quota_of_the_server_limits_all_keys_together(narrow: Served) -> Non
         for _ in range(3):
             web = stack.enter_context(narrow.client(narrow.key(Role.VIEWER)))
             found += [opened(stack, web, "/api/events") for _ in range(2)]
-        assert [refused(one) for one in found] == [*[False] * 5, True]
+        assert [refused(item) for item in found] == [*[False] * 5, True]
         assert "limit of this server" in found[-1].json()["detail"]
     until(lambda: narrow.context.hub.open_streams == 0, "all are let go")
 
@@ -93,8 +93,8 @@ def test_concurrent_streams_do_not_exceed_the_quota(narrow: Served) -> None:
     with narrow.client(narrow.key(Role.VIEWER)) as web, ExitStack() as stack:
         with ThreadPoolExecutor(12) as pool:
             coming = [pool.submit(opened, stack, web, "/api/events") for _ in range(12)]
-        answers = [one.result() for one in coming]
-        assert sum(not refused(one) for one in answers) == 3
+        responses = [item.result() for item in coming]
+        assert sum(not refused(response) for response in responses) == 3
     until(lambda: narrow.context.hub.open_streams == 0, "all are let go")
 
 
@@ -142,17 +142,17 @@ def test_long_polls_count_toward_the_quota_and_immediate_claims_do_not(
     narrow: Served,
 ) -> None:
     key = narrow.key(Role.WORKER, Role.PRODUCER)
-    asked = {"worker": "far", "queues": {"default": 1}, "tasks": ["add"]}
+    params = {"worker": "far", "queues": {"default": 1}, "tasks": ["add"]}
     with narrow.client(key) as web, ThreadPoolExecutor(3) as pool, ExitStack() as stack:
         waiting = [
-            pool.submit(web.post, "/api/worker/claim", json=asked | {"wait": 30}) for _ in range(2)
+            pool.submit(web.post, "/api/worker/claim", json=params | {"wait": 30}) for _ in range(2)
         ]
         until(lambda: narrow.context.hub.long_polls == 2, "two wait")
         assert not refused(opened(stack, web, "/api/events"))
         until(lambda: narrow.context.hub.open_streams == 1, "and one reads")
         assert refused(opened(stack, web, "/api/events"))
-        assert refused(web.post("/api/worker/claim", json=asked | {"wait": 30}))
-        assert web.post("/api/worker/claim", json=asked).json()["jobs"] == []
+        assert refused(web.post("/api/worker/claim", json=params | {"wait": 30}))
+        assert web.post("/api/worker/claim", json=params).json()["jobs"] == []
 
         async def wait() -> None:
             config = HttpConfig(url=narrow.url, key=key, rate_limit_wait=0)
@@ -164,7 +164,7 @@ def test_long_polls_count_toward_the_quota_and_immediate_claims_do_not(
             asyncio.run(wait())
         for number in range(3):  # two for those who wait, one for who may not
             enqueue(web, "add", a=number)
-        found = [one.result().json()["jobs"] for one in waiting]
-        found.append(web.post("/api/worker/claim", json=asked | {"wait": 30}).json()["jobs"])
+        found = [item.result().json()["jobs"] for item in waiting]
+        found.append(web.post("/api/worker/claim", json=params | {"wait": 30}).json()["jobs"])
         assert [len(jobs) for jobs in found] == [1, 1, 1]
     until(lambda: narrow.context.hub.quota.in_use == 0, "all are let go")

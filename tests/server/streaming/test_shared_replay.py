@@ -39,7 +39,7 @@ async def test_concurrent_clients_share_one_read_of_the_log() -> None:
     alone = await whole()
     pages = store.asked["events"]
     found = await asyncio.gather(*(whole() for _ in range(MANY)))
-    assert all(told == alone for told in found)
+    assert all(result == alone for result in found)
     assert len(alone) == 24
     assert store.asked["events"] == 2 * pages
 

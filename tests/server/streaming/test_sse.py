@@ -34,5 +34,5 @@ async def test_no_keepalive_is_sent_while_a_send_is_blocked(tmp_path: Path) -> N
 
     stream = EventStream(context, ANONYMOUS_ADMIN, feed(), None)
     await stream({"type": "http"}, receive, send)
-    assert [one.get("body") for one in sent] == [None, b"retry: 1000\n\n", b"data: too much\n\n"]
+    assert [item.get("body") for item in sent] == [None, b"retry: 1000\n\n", b"data: too much\n\n"]
     await app.aclose()

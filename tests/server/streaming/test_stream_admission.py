@@ -26,20 +26,20 @@ SENT_AWAY = b"HTTP/1.1 200 OK", b"d\r\nretry: 1000\n\n\r\n0\r\n\r\n"
 def many(served: Served, job: str) -> Iterator[list[socket.socket]]:
     """Requests for streams, all sent before any is answered."""
     host, _, port = served.url.removeprefix("http://").partition(":")
-    asked = [f"GET /api/jobs/{job}/events HTTP/1.1", "Host: localhost"]
-    asked += ["Accept: text/event-stream", "", ""]
-    made = [socket.create_connection((host, int(port))) for _ in range(MANY)]
+    params = [f"GET /api/jobs/{job}/events HTTP/1.1", "Host: localhost"]
+    params += ["Accept: text/event-stream", "", ""]
+    created = [socket.create_connection((host, int(port))) for _ in range(MANY)]
     try:
-        for one in made:
-            one.sendall("\r\n".join(asked).encode())
-        yield made
+        for item in created:
+            item.sendall("\r\n".join(params).encode())
+        yield created
     finally:
-        for one in made:
-            one.close()
+        for item in created:
+            item.close()
 
 
 def answered(sockets: list[socket.socket]) -> list[socket.socket]:
-    return select.select([one for one in sockets if one.fileno() >= 0], [], [], 0)[0]
+    return select.select([item for item in sockets if item.fileno() >= 0], [], [], 0)[0]
 
 
 def whole(one: socket.socket) -> tuple[bytes, bytes]:
@@ -83,9 +83,9 @@ def test_a_shutdown_answers_streams_that_wait_for_admission(tmp_path: Path) -> N
             served.server.should_exit = True
             until(lambda: len(answered(sockets)) == MANY - MAX_OPENING, "the others are sent away")
             assert store.asked["get"] == MAX_OPENING, "nothing is asked for them"
-            assert all(whole(one) == SENT_AWAY for one in answered(sockets))
-            for one in answered(sockets):
-                one.close()
+            assert all(whole(item) == SENT_AWAY for item in answered(sockets))
+            for item in answered(sockets):
+                item.close()
             store.free.set()  # for the first ones there was time
 
 
@@ -108,7 +108,7 @@ def test_a_stream_disconnected_before_admission_reads_nothing(
         store.free.set()
         with served.client() as other:
             read = {"Accept": "text/event-stream"}
-            with other.stream("GET", f"/api/jobs/{job}/events", headers=read) as answer:
-                assert answer.status_code == 200
+            with other.stream("GET", f"/api/jobs/{job}/events", headers=read) as response:
+                assert response.status_code == 200
         assert store.asked["get"] == MAX_OPENING + 1
-    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -56,7 +56,7 @@ class Authenticator:
         self._rate_limit = RateLimiter(config.rate, config.burst) if config.rate else None
         self._failure_limit = RateLimiter(config.auth_failure_rate, config.auth_failure_burst)
         self._keys = TtlCache[ApiKey](lambda key_id: ApiKeys(store()).get(key_id), ttl)
-        self._sessions = TtlCache[str](lambda one: Sessions(store()).key_id(one), ttl)
+        self._sessions = TtlCache[str](lambda session: Sessions(store()).key_id(session), ttl)
         self._has_keys = TtlCache[bool](self._load_has_keys, ttl)
         self._locked = False
 

@@ -35,8 +35,8 @@ class Caller:
     def has_any(self, *permissions: Permission) -> bool:
         """Return whether the caller has one of these permissions, within its scope."""
         return any(
-            self.role_permits(one) and not (self.scoped and one in UNSCOPED_ONLY)
-            for one in permissions
+            self.role_permits(permission) and not (self.scoped and permission in UNSCOPED_ONLY)
+            for permission in permissions
         )
 
     def can_see(self, row: JobRow) -> bool:

@@ -99,6 +99,6 @@ def _encoded(keys: list[SigningKey]) -> bytes:
 
 def _decoded(entry: Entry) -> list[SigningKey]:
     return [
-        SigningKey(bytes.fromhex(one["id"]), base64.b64decode(one["secret"]), one["at"])
-        for one in json.loads(entry.value)
+        SigningKey(bytes.fromhex(key["id"]), base64.b64decode(key["secret"]), key["at"])
+        for key in json.loads(entry.value)
     ]

@@ -59,28 +59,28 @@ class AttemptReportReader:
         self._stages: StageMap = ctx.app.hooks.stages
 
     def records(self, items: Sequence[RecordItem], row: JobRow | None) -> tuple[Record, ...]:
-        return tuple(self._record(one, self._stages_of(row)) for one in items)
+        return tuple(self._record(item, self._stages_of(row)) for item in items)
 
     def _stages_of(self, row: JobRow | None) -> StageMap:
         spec = None if row is None else self._tasks.get(row.task)
         return (spec.options.stages if spec is not None else None) or self._stages
 
-    def _record(self, one: RecordItem, stages: StageMap) -> Record:
-        phase = one.phase
-        if phase is None and one.stage is not None:
-            phase = stages.phase(one.stage).name
+    def _record(self, item: RecordItem, stages: StageMap) -> Record:
+        phase = item.phase
+        if phase is None and item.stage is not None:
+            phase = stages.phase(item.stage).name
         checkpoint = None
-        if "checkpoint" in one.model_fields_set:
-            checkpoint = self._codec.encode(one.checkpoint, Purpose.CHECKPOINT)
+        if "checkpoint" in item.model_fields_set:
+            checkpoint = self._codec.encode(item.checkpoint, Purpose.CHECKPOINT)
         return Record(
-            n=one.n,
-            type=one.type,
-            body=None if one.data is None else self._codec.encode(dict(one.data), Purpose.EVENT),
-            percent=one.percent,
-            stage=one.stage,
+            n=item.n,
+            type=item.type,
+            body=None if item.data is None else self._codec.encode(dict(item.data), Purpose.EVENT),
+            percent=item.percent,
+            stage=item.stage,
             phase=phase,
-            step=one.step,
-            status=one.status,
+            step=item.step,
+            status=item.status,
             checkpoint=checkpoint,
         )
 

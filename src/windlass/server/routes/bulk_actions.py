@@ -43,7 +43,7 @@ async def apply(ctx: Ctx, body: BulkActionRequest) -> BulkActionView:
     for start in range(0, len(page.rows), BATCH):
         batch = page.rows[start : start + BATCH]
         results = await asyncio.gather(*(_act_on(ctx, body, row) for row in batch))
-        refused += [one for one in results if one is not None]
+        refused += [result for result in results if result is not None]
     return BulkActionView(
         matched=len(page.rows),
         done=len(page.rows) - len(refused),

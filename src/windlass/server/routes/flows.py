@@ -53,13 +53,13 @@ async def get(
     edges = await store.edges([row.id for row in rows], MAX_PARENTS + 1)
     own = {row.id for row in rows}
     visible = own | await store_access.visible_ids(
-        ctx, [id_ for one in edges for id_ in one.parents[:MAX_PARENTS] if id_ not in own]
+        ctx, [id_ for edge in edges for id_ in edge.parents[:MAX_PARENTS] if id_ not in own]
     )
     jobs = [
-        JobNode.with_parents(row, [id_ for id_ in one.parents[:MAX_PARENTS] if id_ in visible])
-        for row, one in zip(rows, edges, strict=True)
+        JobNode.with_parents(row, [id_ for id_ in edge.parents[:MAX_PARENTS] if id_ in visible])
+        for row, edge in zip(rows, edges, strict=True)
     ]
-    return FlowView.of(stats, jobs, more=any(len(one.parents) > MAX_PARENTS for one in edges))
+    return FlowView.of(stats, jobs, more=any(len(edge.parents) > MAX_PARENTS for edge in edges))
 
 
 async def cancel(ctx: Ctx, flow_id: PathId, body: ReasonRequest | None = None) -> FlowActionView:

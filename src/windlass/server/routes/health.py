@@ -40,10 +40,10 @@ async def _problems(ctx: RequestContext) -> list[str]:
     except (StoreError, TimeoutError) as error:
         return [store_problem(error, STORE_TIMEOUT)]
     host, pid = socket.gethostname(), os.getpid()
-    mine = [one for one in workers if (one.host, one.pid) == (host, pid)]
-    missing = ctx.app.running_workers - len(mine)
-    silent = [f"{missing} workers of this process have no presence record"] * (missing > 0)
-    return [*unresponsive_problems(mine), *silent]
+    local_workers = [worker for worker in workers if (worker.host, worker.pid) == (host, pid)]
+    missing = ctx.app.running_workers - len(local_workers)
+    unpublished = [f"{missing} workers of this process have no presence record"] * (missing > 0)
+    return [*unresponsive_problems(local_workers), *unpublished]
 
 
 async def metrics(ctx: Ctx) -> Response:

@@ -82,12 +82,12 @@ async def enqueue_batch(
         except WindlassError as error:
             results.append(EnqueueBatchResult(status="refused", problem=problem(error)))
     enqueued = await enqueue_scoped(ctx, jobs, ctx.app.aenqueue_each)
-    rows = iter(await _rows(ctx, [one for one in enqueued if one.accepted]))
+    rows = iter(await _rows(ctx, [item for item in enqueued if item.accepted]))
     enqueued_results = (
-        _batch_result(one, next(rows) if one.accepted else None) for one in enqueued
+        _batch_result(item, next(rows) if item.accepted else None) for item in enqueued
     )
     return EnqueueBatchResults(
-        results=[next(enqueued_results) if one is None else one for one in results]
+        results=[next(enqueued_results) if result is None else result for result in results]
     )
 
 
@@ -153,7 +153,7 @@ async def attempts(ctx: Ctx, job_id: PathId) -> Attempts:
     found = await ctx.client.store.attempts(job_id)
     if found is None:
         raise NotFoundError(f"no job {job_id}")
-    views: Sequence[AttemptView] = [AttemptView.from_attempt(one, ctx.app.codec) for one in found]
+    views: Sequence[AttemptView] = [AttemptView.from_attempt(item, ctx.app.codec) for item in found]
     return Attempts(attempts=views)
 
 

@@ -32,13 +32,13 @@ MAX_STEPS = 1500
 
 async def workers(ctx: Ctx) -> Workers:
     """List running workers."""
-    return Workers(workers=[WorkerView.of(one) for one in await ctx.client.workers()])
+    return Workers(workers=[WorkerView.of(worker) for worker in await ctx.client.workers()])
 
 
 async def limits(ctx: Ctx) -> LimitList:
     """List limits, with the number of jobs that hold a slot and that wait."""
     found = await LimitRecords(ctx.client.store).list()
-    return LimitList(limits=[LimitView.of(one) for one in found])
+    return LimitList(limits=[LimitView.of(item) for item in found])
 
 
 async def failures(

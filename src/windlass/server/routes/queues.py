@@ -19,7 +19,7 @@ QueueName = Annotated[str, Path(description="Name of the queue.")]
 
 async def list_queues(ctx: Ctx) -> Queues:
     """List queues with unfinished jobs, paused queues, and recently active queues."""
-    return Queues(queues=[QueueView.of(one) for one in await ctx.client.queues()])
+    return Queues(queues=[QueueView.of(queue) for queue in await ctx.client.queues()])
 
 
 async def pause(ctx: Ctx, queue: QueueName) -> PausedView:

@@ -23,10 +23,12 @@ async def list_schedules(ctx: Ctx) -> ScheduleList:
 
 async def _views(ctx: RequestContext, infos: Sequence[ScheduleInfo]) -> Sequence[ScheduleView]:
     """Convert schedules; drop the last job of each if it is past retention."""
-    last = [one.last_job_id for one in infos if one.last_job_id is not None]
+    last = [info.last_job_id for info in infos if info.last_job_id is not None]
     kept = {row.id for row in await ctx.client.store.get(last) if row is not None}
     codec = ctx.app.codec
-    return [ScheduleView.from_schedule(one, codec, kept=one.last_job_id in kept) for one in infos]
+    return [
+        ScheduleView.from_schedule(info, codec, kept=info.last_job_id in kept) for info in infos
+    ]
 
 
 async def _view(ctx: RequestContext, schedule: ScheduleInfo) -> ScheduleView:

@@ -55,7 +55,7 @@ def _facts(caller: Caller) -> dict[str, Any]:
         "name": caller.name,
         "roles": sorted(caller.roles),
         "permissions": sorted(
-            one for one in Permission if caller.has_any(one) and one is not Permission.PUBLIC
+            item for item in Permission if caller.has_any(item) and item is not Permission.PUBLIC
         ),
         "owner": caller.owner,
         "team": caller.team,

@@ -77,12 +77,12 @@ VERBS = {
 
 
 def _check_protocol(request: Request) -> None:
-    theirs = request.headers.get(wire_format.PROTOCOL_HEADER)
-    if theirs != wire_format.PROTOCOL:
+    protocol = request.headers.get(wire_format.PROTOCOL_HEADER)
+    if protocol != wire_format.PROTOCOL:
         raise ApiError(
             "protocol",
             f"this server uses store protocol {wire_format.PROTOCOL} (Windlass {version()}), "
-            f"the request {'names none' if theirs is None else f'uses {theirs!r:.20}'}",
+            f"the request {'names none' if protocol is None else f'uses {protocol!r:.20}'}",
         )
 
 
@@ -161,8 +161,8 @@ async def wait(ctx: Ctx, request: Request) -> Response:
             await asyncio.wait({wakeup, *others}, return_when=asyncio.FIRST_COMPLETED)
             return _json(wire_format.encode_response("wait", wakeup.done() and wakeup.result()))
         finally:
-            for one in (wakeup, *others):
-                one.cancel()
+            for task in (wakeup, *others):
+                task.cancel()
             await asyncio.wait({wakeup, *others})
 
 

@@ -96,7 +96,8 @@ async def _view(ctx: RequestContext, row: JobRow, steps: Mapping[str, Checkpoint
 
 def _values(steps: Mapping[str, Checkpoint], codec: Codec) -> dict[str, Any]:
     return {
-        step: decode_value(codec, one.value, Purpose.CHECKPOINT)[0] for step, one in steps.items()
+        step: decode_value(codec, checkpoint.value, Purpose.CHECKPOINT)[0]
+        for step, checkpoint in steps.items()
     }
 
 
@@ -105,14 +106,14 @@ async def extend(ctx: Ctx, body: ExtendBatch) -> ExtendLeaseResults:
     tokens = await _verified_tokens(ctx, body.tasks)
     seconds = DEFAULT_LEASE if body.lease is None else parse_duration("lease", body.lease)
     check_lease(seconds)
-    good = [one for one in tokens if isinstance(one, TaskToken)]
-    results = iter(await ctx.client.store.extend([one.lease for one in good], seconds))
+    good = [token for token in tokens if isinstance(token, TaskToken)]
+    results = iter(await ctx.client.store.extend([item.lease for item in good], seconds))
     return ExtendLeaseResults(
         results=[
-            ExtendLeaseResult(**dict(one))
-            if isinstance(one, WorkResult)
-            else await _extended(ctx, one, next(results), seconds)
-            for one in tokens
+            ExtendLeaseResult(**dict(token))
+            if isinstance(token, WorkResult)
+            else await _extended(ctx, token, next(results), seconds)
+            for token in tokens
         ]
     )
 
@@ -148,8 +149,8 @@ async def settle(ctx: Ctx, body: SettleBatch) -> WorkResults:
     )
     return WorkResults(
         results=[
-            one if isinstance(one, WorkResult) else work_result(next(results))
-            for one in transitions
+            transition if isinstance(transition, WorkResult) else work_result(next(results))
+            for transition in transitions
         ]
     )
 
@@ -171,8 +172,8 @@ async def record(ctx: Ctx, body: RecordsBatch) -> WorkResults:
     )
     return WorkResults(
         results=[
-            one if isinstance(one, WorkResult) else work_result(next(results))
-            for one in attempt_records
+            item if isinstance(item, WorkResult) else work_result(next(results))
+            for item in attempt_records
         ]
     )
 
@@ -185,9 +186,9 @@ async def _verified_tokens(
     if len(tasks) > limit:
         raise invalid_field("tasks", f"{len(tasks):,} items, the limit is {limit:,}")
     found: list[TaskToken | WorkResult] = []
-    for one in tasks:
+    for task in tasks:
         try:
-            found.append(await token_of(ctx, one))
+            found.append(await token_of(ctx, task))
         except (WindlassError, ApiError) as error:
             found.append(refused_result(error))
     return found
@@ -196,7 +197,7 @@ async def _verified_tokens(
 async def _rows(
     ctx: RequestContext, tokens: Sequence[TaskToken | WorkResult]
 ) -> dict[UUID, JobRow]:
-    ids = [one.lease.job_id for one in tokens if isinstance(one, TaskToken)]
+    ids = [token.lease.job_id for token in tokens if isinstance(token, TaskToken)]
     found = await ctx.client.store.get(ids)
     return {row.id: row for row in found if row is not None}
 

@@ -82,9 +82,9 @@ class AuditPage(ResponseModel):
     @staticmethod
     def of(entries: Sequence[AuditEntry], limit: int) -> AuditPage:
         views = [
-            AuditEntryView(at=to_datetime(one.at), key_id=one.key_id, name=one.name,
-                      action=one.action, target=one.target)
-            for one in entries
+            AuditEntryView(at=to_datetime(entry.at), key_id=entry.key_id, name=entry.name,
+                      action=entry.action, target=entry.target)
+            for entry in entries
         ]  # fmt: skip
         return AuditPage(
             entries=views, cursor=entries[-1].cursor if len(entries) == limit else None

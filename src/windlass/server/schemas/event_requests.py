@@ -94,8 +94,8 @@ def parse_filters(text: str) -> JobFilters:
     except ValidationError as error:
         raise InvalidFieldsError(
             *(
-                FieldProblem(field=f"list.{one.field}", message=one.message)
-                for one in field_problems(error.errors())
+                FieldProblem(field=f"list.{problem.field}", message=problem.message)
+                for problem in field_problems(error.errors())
             )
         ) from None
 
@@ -136,7 +136,7 @@ def parse_types(text: str | None) -> frozenset[EventType]:
     if not text:
         return frozenset()
     try:
-        return frozenset(EventType(one.strip()) for one in text.split(","))
+        return frozenset(EventType(item.strip()) for item in text.split(","))
     except ValueError as error:
         raise invalid_field("types", f"{error}; use {', '.join(EventType)}") from None
 

@@ -39,7 +39,7 @@ class FlowPageView(ResponseModel):
 
     @staticmethod
     def of(page: FlowPage) -> FlowPageView:
-        flows = [FlowSummary(**FlowSummary.facts(one)) for one in page.flows]
+        flows = [FlowSummary(**FlowSummary.facts(flow)) for flow in page.flows]
         return FlowPageView(flows=flows, cursor=page.cursor)
 
 

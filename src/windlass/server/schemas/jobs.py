@@ -294,8 +294,8 @@ class DiagnosisView(ResponseModel):
     @staticmethod
     def of(diagnosis: Diagnosis) -> DiagnosisView:
         reasons = [
-            ReasonView(code=one.code, text=one.text, at=time(one.at), advice=one.advice)
-            for one in diagnosis.reasons
+            ReasonView(code=reason.code, text=reason.text, at=time(reason.at), advice=reason.advice)
+            for reason in diagnosis.reasons
         ]
         return DiagnosisView(id=diagnosis.job_id, state=diagnosis.state, reasons=reasons)
 

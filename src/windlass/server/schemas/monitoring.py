@@ -166,11 +166,11 @@ class FailureList(ResponseModel):
 
     @staticmethod
     def of(found: FailureGroups, since: Instant, limit: int, group: str | None) -> FailureList:
-        selected = [one for one in found.groups if group in {None, one.key}]
+        selected = [item for item in found.groups if group in {None, item.key}]
         whole = group is not None
         return FailureList(
             since=to_datetime(since),
-            groups=[FailureGroupView.of(one, whole=whole) for one in selected[:limit]],
+            groups=[FailureGroupView.of(item, whole=whole) for item in selected[:limit]],
             scanned=found.scanned,
             capped=found.capped,
         )
@@ -255,14 +255,14 @@ class Stats(ResponseModel):
         by: StatsGroupBy | None = None,
     ) -> Stats:
         sums: dict[tuple[Instant, str, str, State], list[int]] = {}
-        for one in rollups:
-            at = since + (one.minute - since) // (step * SECOND) * step * SECOND
+        for rollup in rollups:
+            at = since + (rollup.minute - since) // (step * SECOND) * step * SECOND
             queue = (
-                one.queue if by in {None, StatsGroupBy.QUEUE} else ""
+                rollup.queue if by in {None, StatsGroupBy.QUEUE} else ""
             )  # no queue has an empty name
-            task = one.task if by in {None, StatsGroupBy.TASK} else ""
-            totals = sums.setdefault((at, queue, task, one.outcome), [0, 0, 0])
-            for index, number in enumerate((one.count, one.wait, one.run)):
+            task = rollup.task if by in {None, StatsGroupBy.TASK} else ""
+            totals = sums.setdefault((at, queue, task, rollup.outcome), [0, 0, 0])
+            for index, number in enumerate((rollup.count, rollup.wait, rollup.run)):
                 totals[index] += number
         rows = [
             StatsRow(

@@ -78,7 +78,7 @@ class JobOptions(RequestModel):
         """Return the job; raise with the fields of invalid arguments."""
         spec = app.tasks.get(self.task)
         if spec is None:
-            names = ", ".join(sorted(one.name for one in app.tasks)) or "none"
+            names = ", ".join(sorted(task.name for task in app.tasks)) or "none"
             raise invalid_field(
                 "task", f"unknown task {self.task!r:.80}; this app has: {names:.500}"
             )

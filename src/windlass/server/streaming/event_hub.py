@@ -97,7 +97,9 @@ class EventHub:
         """Subscribe at this position; None if the shared reader is ahead: read the store first."""
         channel = self._channels.get(job_id)
         if channel is None or channel.ended or not channel.subscribers:
-            self._channels = {id_: one for id_, one in self._channels.items() if not one.ended}
+            self._channels = {
+                id_: channel for id_, channel in self._channels.items() if not channel.ended
+            }
             channel = JobChannel(self._client(), self._codec, job_id, position)
             self._channels[job_id] = channel
         elif channel.last > position:
