@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.browser.list_helpers import busy, fill, make
 from tests.browser.page_helpers import PHONE, aside, expect, open_page, sign_in
-from tests.server.conftest import Served, enqueue, serving, until, wait_for
+from tests.server.conftest import LiveServer, enqueue, run_server, until, wait_for
 
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
@@ -26,13 +26,13 @@ CORPUS = (
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with busy(tmp_path_factory.mktemp("jobs")) as one:
         yield one
 
 
 @pytest.fixture(scope="module")
-def web(served: Served) -> Iterator[httpx.Client]:
+def web(served: LiveServer) -> Iterator[httpx.Client]:
     with served.client() as one:
         yield one
 
@@ -54,7 +54,7 @@ def failed(web: httpx.Client, count: int, **options: Any) -> list[str]:
 
 @pytest.mark.slow
 def test_the_address_holds_the_filters_and_the_way_back_takes_them_away(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     tags = {"tags": ["address"]}
     [lost] = failed(web, 1, **tags)
@@ -90,7 +90,7 @@ def test_the_address_holds_the_filters_and_the_way_back_takes_them_away(
 
 @pytest.mark.slow
 def test_jobs_are_found_by_text_and_by_link_filters(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     [lost] = failed(web, 1, tags=["text"])
     other = wait_for(web, enqueue(web, "broken", {"tags": ["text"]}, why="x")["id"], "failed")
@@ -124,7 +124,7 @@ def test_jobs_are_found_by_text_and_by_link_filters(
 
 @pytest.mark.slow
 def test_state_counts_follow_other_filters_where_cheap(
-    browser: Any, served: Served, web: httpx.Client, tmp_path: Path
+    browser: Any, served: LiveServer, web: httpx.Client, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     tags = {"tags": ["counted"]}
@@ -143,7 +143,7 @@ def test_state_counts_follow_other_filters_where_cheap(
 
 @pytest.mark.slow
 def test_rows_update_in_place_and_new_jobs_wait_for_a_click(
-    browser: Any, served: Served, web: httpx.Client, tmp_path: Path
+    browser: Any, served: LiveServer, web: httpx.Client, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     tags = {"tags": ["live"]}
@@ -168,7 +168,7 @@ def test_rows_update_in_place_and_new_jobs_wait_for_a_click(
 
 @pytest.mark.slow
 def test_a_row_that_no_longer_fits_stays_where_it_is(
-    browser: Any, served: Served, web: httpx.Client, tmp_path: Path
+    browser: Any, served: LiveServer, web: httpx.Client, tmp_path: Path
 ) -> None:
     gates = [tmp_path / "one", tmp_path / "two"]
     jobs = [enqueue(web, "paint", {"tags": ["stay"]}, gate=str(gate))["id"] for gate in gates]
@@ -186,7 +186,7 @@ def test_a_row_that_no_longer_fits_stays_where_it_is(
 
 @pytest.mark.slow
 def test_pages_follow_one_another_both_ways(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     fill(served.app, 120)
     with open_page(browser, served.url, "jobs?queue=bulk&since=hour") as dashboard:
@@ -220,7 +220,7 @@ def test_pages_follow_one_another_both_ways(
 
 @pytest.mark.slow
 def test_all_matching_jobs_are_retried_after_a_dialog_with_their_number(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     made = [{"task": "send", "arguments": {"to": "x"}, "tags": ["again"]}] * 110
     answers = web.post("/api/jobs/batch", json={"jobs": made}).json()["results"]
@@ -252,7 +252,7 @@ def retried(web: httpx.Client, tag: str) -> set[str]:
 
 
 def test_jobs_are_selected_by_keyboard_and_canceled(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     held = {"tags": ["some"], "hold": True}
     oldest_first = [enqueue(web, "add", held, a=n)["id"] for n in range(5)]
@@ -277,7 +277,7 @@ def test_jobs_are_selected_by_keyboard_and_canceled(
 
 
 @pytest.mark.slow
-def test_refused_jobs_are_reported(browser: Any, served: Served, web: httpx.Client) -> None:
+def test_refused_jobs_are_reported(browser: Any, served: LiveServer, web: httpx.Client) -> None:
     [lost] = failed(web, 1, tags=["refused"])
     with open_page(browser, served.url, "jobs?tag=refused") as dashboard:
         page = dashboard.page
@@ -290,7 +290,7 @@ def test_refused_jobs_are_reported(browser: Any, served: Served, web: httpx.Clie
 
 
 @pytest.mark.slow
-def test_the_keyboard_walks_the_list(browser: Any, served: Served, web: httpx.Client) -> None:
+def test_the_keyboard_walks_the_list(browser: Any, served: LiveServer, web: httpx.Client) -> None:
     jobs = [enqueue(web, "add", {"tags": ["walk"], "hold": True}, a=n)["id"] for n in range(3)]
     jobs.reverse()
     with open_page(browser, served.url, "jobs?tag=walk") as dashboard:
@@ -322,7 +322,7 @@ def test_the_keyboard_walks_the_list(browser: Any, served: Served, web: httpx.Cl
 
 @pytest.mark.slow
 def test_viewers_have_no_actions_and_are_refused(browser: Any, tmp_path: Path) -> None:
-    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make(tmp_path)) as shut:
+    with run_server(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make(tmp_path)) as shut:
         roles = (Role.ADMIN, Role.VIEWER, Role.PRODUCER)
         admin, viewer, producer = aside(lambda: [shut.key(role) for role in roles])
         with shut.client(admin) as web:
@@ -348,7 +348,7 @@ def test_viewers_have_no_actions_and_are_refused(browser: Any, tmp_path: Path) -
 
 
 def test_a_phone_and_the_dark_show_the_same(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     long = {"tags": ["phone", "a tag that is rather long, and goes on"], "owner": "o" * 60}
     [lost] = failed(web, 1, **long)
@@ -368,7 +368,7 @@ def test_a_phone_and_the_dark_show_the_same(
 
 @pytest.mark.slow
 def test_nothing_that_a_job_carries_becomes_markup(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     hidden = {"tags": ["xss", *CORPUS], "owner": CORPUS[0], "team": CORPUS[2], "queue": CORPUS[1]}
     job = enqueue(web, "add", {**hidden, "hold": True}, a=1)["id"]
@@ -394,7 +394,7 @@ def test_nothing_that_a_job_carries_becomes_markup(
 
 
 def test_nothing_moves_while_jobs_change(
-    browser: Any, served: Served, web: httpx.Client, tmp_path: Path
+    browser: Any, served: LiveServer, web: httpx.Client, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     tags = {"tags": ["still"]}
@@ -422,7 +422,7 @@ def test_the_first_rows_are_there_at_once_among_very_many(
     browser: Any, tmp_path: Path, count: int
 ) -> None:
     """Prints the times; the limits are generous, for slow machines."""
-    with serving(tmp_path, app=make(tmp_path)) as big:
+    with run_server(tmp_path, app=make(tmp_path)) as big:
         fill(big.app, count)
         with open_page(browser, big.url, "jobs") as dashboard:
             page = dashboard.page

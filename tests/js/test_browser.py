@@ -15,8 +15,8 @@ from fastapi.staticfiles import StaticFiles
 from tests.browser.conftest import CHROMIUM, FLAGS
 from tests.js.conftest import log_of, make
 from tests.js.proxy import Proxy
-from tests.server.conftest import Served, enqueue, exists, serving, until, wait_for
-from tests.server.stream_faults import Meddled, disorder, lie
+from tests.server.conftest import LiveServer, enqueue, exists, run_server, until, wait_for
+from tests.server.stream_faults import FaultyStreams, falsify_progress, reorder_and_repeat
 
 from windlass.server.javascript_client import folder
 
@@ -43,16 +43,16 @@ def around(api: FastAPI) -> FastAPI:
 
     outer.mount("/page", Strict(directory=Path(__file__).parent / "page", html=True))
     outer.mount("/js", StaticFiles(directory=folder()))
-    outer.mount("/disorder", Meddled(api, disorder))
-    outer.mount("/lie", Meddled(api, lie))
+    outer.mount("/disorder", FaultyStreams(api, reorder_and_repeat))
+    outer.mount("/lie", FaultyStreams(api, falsify_progress))
     outer.mount("/", api)
     return outer
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     place = tmp_path_factory.mktemp("browser")
-    with serving(place, worker=True, app=make(place), around=around) as one:
+    with run_server(place, worker=True, app=make(place), around=around) as one:
         yield one
 
 
@@ -97,7 +97,7 @@ def opened(browser: Any, url: str, job: str) -> Iterator[Page]:
 
 
 def test_ten_listeners_on_one_connection_resume_after_a_break_without_duplicates(
-    browser: Any, served: Served, tmp_path: Path
+    browser: Any, served: LiveServer, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     with served.client() as web, Proxy(served.url) as proxy:
@@ -131,7 +131,7 @@ def test_ten_listeners_on_one_connection_resume_after_a_break_without_duplicates
 
 
 def test_a_job_canceled_at_forty_percent_is_shown_so_and_leaves_nothing_behind(
-    browser: Any, served: Served, tmp_path: Path
+    browser: Any, served: LiveServer, tmp_path: Path
 ) -> None:
     with served.client() as web:
         job = enqueue(web, "video", gate=str(tmp_path / "never"))["id"]
@@ -159,7 +159,7 @@ def test_a_job_canceled_at_forty_percent_is_shown_so_and_leaves_nothing_behind(
 
 @pytest.mark.slow
 def test_progress_never_goes_back_though_events_come_out_of_order(
-    browser: Any, served: Served, tmp_path: Path
+    browser: Any, served: LiveServer, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     gate.touch()
@@ -187,7 +187,7 @@ def test_progress_never_goes_back_though_events_come_out_of_order(
 
 
 def test_lower_progress_from_the_server_is_ignored(
-    browser: Any, served: Served, tmp_path: Path
+    browser: Any, served: LiveServer, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     gate.touch()
@@ -205,7 +205,7 @@ def test_lower_progress_from_the_server_is_ignored(
 
 
 @pytest.mark.slow
-def test_leaving_a_page_closes_its_stream(browser: Any, served: Served, tmp_path: Path) -> None:
+def test_leaving_a_page_closes_its_stream(browser: Any, served: LiveServer, tmp_path: Path) -> None:
     with served.client() as web:
         job = enqueue(web, "video", gate=str(tmp_path / "never"))["id"]
         with opened(browser, served.url, job) as page:

@@ -24,14 +24,14 @@ from windlass.server.uvicorn_server import UvicornServer
 from windlass.worker import Worker
 
 STREAM = {"Accept": "text/event-stream"}
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
 def exists(path: str) -> bool:
     return Path(path).exists()
 
 
-async def opened(gate: str) -> None:
+async def wait_for_file(gate: str) -> None:
     """A file that a test makes, in another thread or process, when the task may go on."""
     while not exists(gate):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
@@ -52,7 +52,7 @@ def make_app(place: Path, url: str | None = None) -> Windlass:
             ctx.log(f"line {number}")
             await ctx.flush()
         ctx.artifact("film", "file:///film.mp4", 7)
-        await opened(gate)
+        await wait_for_file(gate)
         ctx.stage("render")
         ctx.progress(50, "half")
         return {"file": "film.mp4"}
@@ -75,19 +75,19 @@ def make_app(place: Path, url: str | None = None) -> Windlass:
 
 
 @dataclass
-class Served:
+class LiveServer:
     """A server at work in a thread. `stop` ends it as a signal would."""
 
     app: Windlass
     url: str = ""
-    server: UvicornServer = field(init=False)
+    uvicorn: UvicornServer = field(init=False)
     workers: list[Worker] = field(default_factory=list)
     loop: asyncio.AbstractEventLoop = field(init=False)
     thread: Thread = field(init=False)
 
     @property
     def context(self) -> ServerContext:
-        context: ServerContext = self.server.config.app.state.server_context  # type: ignore[union-attr]
+        context: ServerContext = self.uvicorn.config.app.state.server_context  # type: ignore[union-attr]
         return context
 
     def client(
@@ -97,7 +97,7 @@ class Served:
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
         return httpx.Client(
-            base_url=self.url, headers=headers, timeout=PATIENCE, verify=False, **more
+            base_url=self.url, headers=headers, timeout=TIMEOUT, verify=False, **more
         )
 
     def key(self, *roles: Role, owner: str | None = None, team: str | None = None) -> str:
@@ -114,13 +114,13 @@ class Served:
         return self.app.sync.call(make())
 
     def stop(self) -> None:
-        self.server.should_exit = True
-        self.thread.join(PATIENCE)
+        self.uvicorn.should_exit = True
+        self.thread.join(TIMEOUT)
         assert not self.thread.is_alive()
 
 
 @contextmanager
-def serving(
+def run_server(
     place: Path,
     config: ServerConfig | None = None,
     *,
@@ -128,56 +128,56 @@ def serving(
     app: Windlass | None = None,
     around: Callable[[FastAPI], FastAPI] = lambda api: api,
     grace: float = 5,
-) -> Iterator[Served]:
+) -> Iterator[LiveServer]:
     """`around` may put the server into an application with more to it."""
-    served = Served(make_app(place) if app is None else app)
+    server = LiveServer(make_app(place) if app is None else app)
     listening = Event()
 
     def started(url: str) -> None:
-        served.url = url
+        server.url = url
         listening.set()
 
     async def main() -> None:
-        served.loop = asyncio.get_running_loop()
-        api = served.app.asgi(config or ServerConfig(auth=AuthMode.LOCAL))
-        served.server = UvicornServer(around(api), "127.0.0.1", 0, grace=grace, on_started=started)
+        server.loop = asyncio.get_running_loop()
+        api = server.app.asgi(config or ServerConfig(auth=AuthMode.LOCAL))
+        server.uvicorn = UvicornServer(around(api), "127.0.0.1", 0, grace=grace, on_started=started)
         tasks = []
         if worker:
-            served.workers.append(
-                served.app.worker(WorkerConfig(poll_interval=0.02, sweep_interval=0.05, grace=0))
+            server.workers.append(
+                server.app.worker(WorkerConfig(poll_interval=0.02, sweep_interval=0.05, grace=0))
             )
-            tasks = [asyncio.create_task(item.run()) for item in served.workers]
-        await served.server.serve()
-        for item in served.workers:
+            tasks = [asyncio.create_task(item.run()) for item in server.workers]
+        await server.uvicorn.serve()
+        for item in server.workers:
             item.stop()
         await asyncio.gather(*tasks)
-        await served.app.aclose()
+        await server.app.aclose()
 
-    served.thread = Thread(target=lambda: asyncio.run(main()))
-    served.thread.start()
+    server.thread = Thread(target=lambda: asyncio.run(main()))
+    server.thread.start()
     try:
-        assert listening.wait(PATIENCE)
-        yield served
+        assert listening.wait(TIMEOUT)
+        yield server
     finally:
-        served.stop()
+        server.stop()
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """Open to this machine, shared by the tests of a file: to start one takes half a second."""
-    with serving(tmp_path_factory.mktemp("served")) as one:
+    with run_server(tmp_path_factory.mktemp("server")) as one:
         yield one
 
 
 @pytest.fixture(scope="module")
-def working(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server_with_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """The same, with a worker in its process."""
-    with serving(tmp_path_factory.mktemp("working"), worker=True) as one:
+    with run_server(tmp_path_factory.mktemp("working"), worker=True) as one:
         yield one
 
 
 @dataclass(frozen=True)
-class Said:
+class SseMessage:
     """One message of a stream, as a browser would take it."""
 
     type: str
@@ -190,7 +190,7 @@ class Said:
         return int(self.id.rpartition("-")[2])
 
 
-def messages(response: httpx.Response) -> Iterator[Said | str]:
+def messages(response: httpx.Response) -> Iterator[SseMessage | str]:
     """The messages of a stream as they come; a comment comes as a text."""
     fields: dict[str, str] = {}
     for line in response.iter_lines():
@@ -201,17 +201,17 @@ def messages(response: httpx.Response) -> Iterator[Said | str]:
             fields[name] = value
         else:
             if "data" in fields:
-                yield Said(fields["event"], json.loads(fields["data"]), fields.get("id"))
+                yield SseMessage(fields["event"], json.loads(fields["data"]), fields.get("id"))
             fields = {}
 
 
-def said(response: httpx.Response) -> list[Said]:
-    return [message for message in messages(response) if isinstance(message, Said)]
+def read_messages(response: httpx.Response) -> list[SseMessage]:
+    return [message for message in messages(response) if isinstance(message, SseMessage)]
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
     """Look until it holds; absolute times decide nothing but when to give up."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     pause = 0.005
     while not (found := condition()):
         assert time.monotonic() < end, f"{what} did not happen"

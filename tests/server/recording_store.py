@@ -14,7 +14,7 @@ from windlass.testing.wrapped_store import WrappedStore
 T = TypeVar("T")
 
 
-class Counted(WrappedStore):
+class RecordingStore(WrappedStore):
     """Counts what is asked, and how much of it is under way; all of it may be held up."""
 
     def __init__(self, store: Store) -> None:
@@ -25,7 +25,7 @@ class Counted(WrappedStore):
         self.free = Event()
         self.free.set()
 
-    def wrap(self, store: Store) -> Counted:
+    def wrap(self, store: Store) -> RecordingStore:
         return self
 
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-Meddle = Callable[[Message], list[Message]]
+MessageFault = Callable[[Message], list[Message]]
 
 
-def disorder() -> Meddle:
+def reorder_and_repeat() -> MessageFault:
     """Each third event comes before the one that it follows, and every event comes twice."""
     held: list[Message] = []
     count = 0
@@ -41,7 +41,7 @@ def apart(message: Message) -> list[Message]:
     return [*more[:-1], {**message, "body": events[-1]}]
 
 
-def lie() -> Meddle:
+def falsify_progress() -> MessageFault:
     """The job was at 40 %, then it says 15."""
     result, lied = b'"progressPct":60', b'"progressPct":15'
     return lambda message: [
@@ -49,10 +49,10 @@ def lie() -> Meddle:
     ]
 
 
-class Meddled:
+class FaultyStreams:
     """The server, with somebody in between who meddles with its streams."""
 
-    def __init__(self, app: ASGIApp, make: Callable[[], Meddle]) -> None:
+    def __init__(self, app: ASGIApp, make: Callable[[], MessageFault]) -> None:
         self._app = app
         self._make = make
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from fastapi import Request
-from tests.server.conftest import Served
+from tests.server.conftest import LiveServer
 
 from windlass.server import dashboard
 
@@ -18,8 +18,8 @@ SENT = re.compile(r'(?:href|src)="(assets/[^"]+)"')
 
 
 @pytest.fixture
-def web(served: Served) -> Iterator[httpx.Client]:
-    with served.client() as client:
+def web(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
         yield client
 
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.server.conftest import Served, enqueue
+from tests.server.conftest import LiveServer, enqueue
 
 from windlass.server.routes.route_table import ROUTES, Route
 
@@ -44,8 +44,8 @@ FINITE_ROUTES = [
 
 
 @pytest.fixture
-def web(served: Served) -> Iterator[httpx.Client]:
-    with served.client() as client:
+def web(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
         yield client
 
 

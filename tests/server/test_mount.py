@@ -17,7 +17,7 @@ import httpx
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from tests.server.conftest import PATIENCE, STREAM, enqueue, make_app, said, until
+from tests.server.conftest import STREAM, TIMEOUT, enqueue, make_app, read_messages, until
 
 from windlass import Windlass
 from windlass.server.config import AuthMode, ServerConfig
@@ -35,7 +35,7 @@ def running(api: FastAPI) -> Iterator[httpx.Client]:
         until(lambda: server.started, "it listens")
         port = server.servers[0].sockets[0].getsockname()[1]
         with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, verify=False
+            base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT, verify=False
         ) as web:
             yield web
     finally:
@@ -67,7 +67,7 @@ def check(web: httpx.Client, prefix: str) -> None:
     job = web.get(reply_response.headers["location"]).json()
     assert web.post(f"{prefix}/api/jobs/{job['id']}/cancel").json()["status"] == "canceled"
     with web.stream("GET", f"{prefix}/api/jobs/{job['id']}/events", headers=STREAM) as response:
-        assert [message.seq for message in said(response)] == [1, 2, 3]
+        assert [message.seq for message in read_messages(response)] == [1, 2, 3]
     wrong = web.post(f"{prefix}/api/jobs", json={"task": "add", "arguments": {}})
     assert wrong.status_code == 422
     assert wrong.headers["content-type"] == "application/problem+json"
@@ -190,7 +190,7 @@ def test_an_embedding_server_stops_with_open_streams(
     with subprocess.Popen(arguments) as process:
         try:
             base = f"http://127.0.0.1:{port}/jobs"
-            with httpx.Client(base_url=base, timeout=PATIENCE, verify=False) as web:
+            with httpx.Client(base_url=base, timeout=TIMEOUT, verify=False) as web:
                 until(lambda: answers(web), "it listens")
                 job = enqueue(web, "add", {"hold": True}, a=1)
                 path = f"/api/jobs/{job['id']}/events"
@@ -199,7 +199,7 @@ def test_an_embedding_server_stops_with_open_streams(
                     assert any(line.startswith("data:") for line in lines)  # up to the first event
                     process.send_signal(number)
                     assert not any(line.startswith("data:") for line in lines)  # and it ends
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT)
         finally:
             process.kill()
 

@@ -23,7 +23,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import ignored_auth, positive_data_acceptance
 from schemathesis.generation.stateful.state_machine import APIStateMachine
-from tests.server.conftest import Served, make_app, serving
+from tests.server.conftest import LiveServer, make_app, run_server
 
 from windlass import Windlass
 from windlass.server.auth.api_keys import Role
@@ -44,15 +44,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationW
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     config = ServerConfig(auth=AuthMode.KEYS, rate=0, auth_failure_burst=1e9)
-    with serving(tmp_path_factory.mktemp("schema"), config) as one:
+    with run_server(tmp_path_factory.mktemp("schema"), config) as one:
         yield one
 
 
-def document(served: Served, key: str) -> Any:
+def document(server: LiveServer, key: str) -> Any:
     headers = {"Authorization": f"Bearer {key}"}
-    schema = schemathesis.openapi.from_url(f"{served.url}/api/openapi.json", headers=headers)
+    schema = schemathesis.openapi.from_url(f"{server.url}/api/openapi.json", headers=headers)
     return schema.exclude(path=ENDLESS)
 
 
@@ -63,12 +63,12 @@ WHO = [(Role.ADMIN, None, 3), (Role.OPERATOR, "alice", 1), (Role.WORKER, None, 1
 @pytest.mark.parametrize("mode", list(GenerationMode))
 @pytest.mark.parametrize(("role", "owner", "examples"), WHO)
 def test_every_route_responds_as_documented(
-    asked: Served, role: Role, owner: str | None, examples: int, mode: GenerationMode
+    server: LiveServer, role: Role, owner: str | None, examples: int, mode: GenerationMode
 ) -> None:
-    key = asked.key(role, owner=owner)
+    key = server.key(role, owner=owner)
     headers = {"Authorization": f"Bearer {key}"}
     with requests.Session() as session:
-        for found in document(asked, key).get_all_operations():
+        for found in document(server, key).get_all_operations():
             operation = found.ok()
 
             @settings(max_examples=examples * EFFORT, **QUIETLY)
@@ -99,8 +99,8 @@ MAKING: dict[str, dict[str, Any]] = {
 def test_created_resources_can_be_read_through_their_links(tmp_path: Path, noun: str) -> None:
     """From an empty store each time, and open, so that the same requests have the same answers."""
     app = make_app(tmp_path, "memory:")
-    with serving(tmp_path, ServerConfig(auth=AuthMode.OPEN, rate=0), app=app) as served:
-        schema = schemathesis.openapi.from_url(f"{served.url}/api/openapi.json")
+    with run_server(tmp_path, ServerConfig(auth=AuthMode.OPEN, rate=0), app=app) as server:
+        schema = schemathesis.openapi.from_url(f"{server.url}/api/openapi.json")
         schema.config.generation.update(modes=[GenerationMode.POSITIVE])
         schema.config.phases.stateful.inference.algorithms = []  # by the links that it tells of
         linked = schema.include(path_regex=rf"^/api/{noun}(/\{{.*)?$")

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from tests.server.conftest import Served
+from tests.server.conftest import LiveServer
 
 from windlass.server.routes.route_table import ROUTES
 
 
 @pytest.fixture
-def web(served: Served) -> Iterator[httpx.Client]:
-    with served.client() as client:
+def web(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
         yield client
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.conftest import PATIENCE, STREAM, Served, enqueue, make_app, serving
+from tests.server.conftest import STREAM, TIMEOUT, LiveServer, enqueue, make_app, run_server
 from tests.server.test_mount import own, running
 
 from windlass.server.config import AuthMode, ServerConfig
@@ -23,31 +23,31 @@ HASTY = ServerConfig(auth=AuthMode.LOCAL, read_timeout=0.3, keepalive=0.2)
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("small"), SMALL) as one:
+def limited_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with run_server(tmp_path_factory.mktemp("small"), SMALL) as one:
         yield one
 
 
 @pytest.fixture(scope="module")
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("hasty"), HASTY) as one:
+def short_timeout_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with run_server(tmp_path_factory.mktemp("hasty"), HASTY) as one:
         yield one
         with one.client() as client:
             assert client.get("/healthz").status_code == 200
 
 
 @pytest.fixture
-def web(small: Served) -> Iterator[httpx.Client]:
+def web(limited_server: LiveServer) -> Iterator[httpx.Client]:
     """Which finds the server well after each test."""
-    with small.client() as client:
+    with limited_server.client() as client:
         yield client
         assert enqueue(client, "add", a=1)["state"] == "queued"
 
 
 @contextmanager
-def wire(small: Served) -> Iterator[socket.socket]:
-    place = httpx.URL(small.url)
-    with closing(socket.create_connection((place.host, place.port), PATIENCE)) as sock:
+def wire(limited_server: LiveServer) -> Iterator[socket.socket]:
+    place = httpx.URL(limited_server.url)
+    with closing(socket.create_connection((place.host, place.port), TIMEOUT)) as sock:
         yield sock
 
 
@@ -77,11 +77,11 @@ def test_a_body_that_is_too_large_is_rejected_on_every_route(web: httpx.Client, 
 
 @pytest.mark.parametrize(("header", "status"), [("X: y", 413), ("Authorization: Bearer z", 401)])
 def test_the_rest_of_a_rejected_body_is_drained_before_the_response(
-    small: Served, web: httpx.Client, header: str, status: int
+    limited_server: LiveServer, web: httpx.Client, header: str, status: int
 ) -> None:
     """The connection of HTTP/1.0, as of nginx, ends with the answer: too early is a reset."""
     size = 16 * 1024 * 1024
-    with wire(small) as sock:
+    with wire(limited_server) as sock:
         sock.sendall(
             f"POST /api/jobs HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"{header}\r\nContent-Length: {size}\r\n\r\n".encode()
@@ -92,9 +92,9 @@ def test_the_rest_of_a_rejected_body_is_drained_before_the_response(
 
 
 def test_a_content_length_that_is_too_large_is_rejected_at_once(
-    small: Served, web: httpx.Client
+    limited_server: LiveServer, web: httpx.Client
 ) -> None:
-    with wire(small) as sock:
+    with wire(limited_server) as sock:
         sock.sendall(
             b"POST /api/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 99999999999\r\n\r\n"
@@ -155,7 +155,7 @@ def test_thousands_of_parameters_cause_one_error(web: httpx.Client) -> None:
 
 @pytest.mark.parametrize("where", ["address", "query", "header", "headers", "line"])
 def test_a_request_head_that_is_too_large_is_rejected(
-    small: Served, web: httpx.Client, where: str
+    limited_server: LiveServer, web: httpx.Client, where: str
 ) -> None:
     size = b"x" * (2 * MAX_HEAD)
     head = {
@@ -165,7 +165,7 @@ def test_a_request_head_that_is_too_large_is_rejected(
         "headers": b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * MAX_HEAD + b"\r\n",
         "line": size,
     }[where]
-    with wire(small) as sock:
+    with wire(limited_server) as sock:
         try:
             sock.sendall(head)
         except (BrokenPipeError, ConnectionResetError):
@@ -175,14 +175,16 @@ def test_a_request_head_that_is_too_large_is_rejected(
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /api/jobs HTTP/1.1\r\nHost: loc"])
-def test_a_connection_without_a_request_head_times_out(hasty: Served, said: bytes) -> None:
-    with wire(hasty) as sock:
+def test_a_connection_without_a_request_head_times_out(
+    short_timeout_server: LiveServer, said: bytes
+) -> None:
+    with wire(short_timeout_server) as sock:
         sock.sendall(said)
         assert all_of(sock) == b""
 
 
-def test_an_incomplete_second_request_head_times_out(hasty: Served) -> None:
-    with wire(hasty) as sock:
+def test_an_incomplete_second_request_head_times_out(short_timeout_server: LiveServer) -> None:
+    with wire(short_timeout_server) as sock:
         sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert sock.recv(65536).startswith(b"HTTP/1.1 200")
         sock.sendall(b"GET /api/jobs HT")
@@ -193,7 +195,7 @@ def trickle(sock: socket.socket) -> bytes:
     """One byte after another, until the server has enough of it; what it said meanwhile."""
     sock.settimeout(0.02)
     found = b""
-    for _ in range(round(PATIENCE / 0.02)):
+    for _ in range(round(TIMEOUT / 0.02)):
         try:
             sock.sendall(b" ")
             piece = sock.recv(65536)
@@ -207,8 +209,8 @@ def trickle(sock: socket.socket) -> bytes:
     raise AssertionError("it was listened to for ever")
 
 
-def test_a_body_sent_too_slowly_times_out(hasty: Served) -> None:
-    with wire(hasty) as sock:
+def test_a_body_sent_too_slowly_times_out(short_timeout_server: LiveServer) -> None:
+    with wire(short_timeout_server) as sock:
         sock.sendall(
             b"POST /api/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 90000\r\n\r\n"
@@ -218,18 +220,20 @@ def test_a_body_sent_too_slowly_times_out(hasty: Served) -> None:
         assert b'"code":"request_timeout"' in response
 
 
-def test_a_client_that_keeps_sending_after_the_response_is_disconnected(hasty: Served) -> None:
+def test_a_client_that_keeps_sending_after_the_response_is_disconnected(
+    short_timeout_server: LiveServer,
+) -> None:
     """The address takes no body: the answer comes at once, and the rest is nobody's business."""
-    with wire(hasty) as sock:
+    with wire(short_timeout_server) as sock:
         sock.sendall(
             b"POST /api/nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000\r\n\r\n"
         )
         assert trickle(sock).startswith(b"HTTP/1.1 404")
 
 
-def test_a_stream_outlasts_the_read_timeout(hasty: Served) -> None:
+def test_a_stream_outlasts_the_read_timeout(short_timeout_server: LiveServer) -> None:
     """A stream lasts longer than anybody's patience with a request."""
-    with hasty.client() as web:
+    with short_timeout_server.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)
         with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
             keepalives = (line for line in response.iter_lines() if line.startswith(": keepalive"))
@@ -237,11 +241,11 @@ def test_a_stream_outlasts_the_read_timeout(hasty: Served) -> None:
                 next(keepalives)
 
 
-def test_idle_connections_do_not_block_other_clients(hasty: Served) -> None:
-    place = httpx.URL(hasty.url)
-    with ExitStack() as stack, hasty.client() as web:
+def test_idle_connections_do_not_block_other_clients(short_timeout_server: LiveServer) -> None:
+    place = httpx.URL(short_timeout_server.url)
+    with ExitStack() as stack, short_timeout_server.client() as web:
         crowd = [
-            stack.enter_context(socket.create_connection((place.host, place.port), PATIENCE))
+            stack.enter_context(socket.create_connection((place.host, place.port), TIMEOUT))
             for _ in range(200)
         ]
         assert web.get("/healthz").status_code == 200

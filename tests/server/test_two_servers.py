@@ -9,18 +9,27 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.server.conftest import STREAM, Served, enqueue, make_app, said, serving, until, wait_for
+from tests.server.conftest import (
+    STREAM,
+    LiveServer,
+    enqueue,
+    make_app,
+    read_messages,
+    run_server,
+    until,
+    wait_for,
+)
 from tests.stores.postgres.server import database_url, execute, migrate, shared_server
 
 
 @pytest.fixture
 def database() -> Iterator[str]:
-    server, name = shared_server(), f"served_{uuid4().hex[:8]}"
-    asyncio.run(execute(server, f"CREATE DATABASE {name}"))
-    url = database_url(server, name)
+    postgres, name = shared_server(), f"served_{uuid4().hex[:8]}"
+    asyncio.run(execute(postgres, f"CREATE DATABASE {name}"))
+    url = database_url(postgres, name)
     asyncio.run(migrate(url))
     yield url
-    asyncio.run(execute(server, f"DROP DATABASE {name} WITH (FORCE)"))
+    asyncio.run(execute(postgres, f"DROP DATABASE {name} WITH (FORCE)"))
 
 
 def test_clients_can_switch_between_two_servers_on_one_database(
@@ -29,18 +38,20 @@ def test_clients_can_switch_between_two_servers_on_one_database(
     """The worker is beside one of them; every reader changes over to the other in the middle."""
     gate = tmp_path / "gate"
     with (
-        serving(tmp_path, app=make_app(tmp_path, database), worker=True) as one,
-        serving(tmp_path, app=make_app(tmp_path, database)) as two,
+        run_server(tmp_path, app=make_app(tmp_path, database), worker=True) as one,
+        run_server(tmp_path, app=make_app(tmp_path, database)) as two,
         one.client() as first,
         two.client() as second,
     ):
         jobs = [enqueue(first, "film", gate=str(gate), lines=20)["id"] for _ in range(3)]
 
-        def read(served: Served, job: str, last: str | None = None, most: int = 10**6) -> list[str]:
+        def read(
+            server: LiveServer, job: str, last: str | None = None, most: int = 10**6
+        ) -> list[str]:
             headers = STREAM | ({} if last is None else {"Last-Event-ID": last})
             found: list[str] = []
             with (
-                served.client() as web,
+                server.client() as web,
                 web.stream("GET", f"/api/jobs/{job}/events", headers=headers) as response,
             ):
                 for line in response.iter_lines():
@@ -50,7 +61,7 @@ def test_clients_can_switch_between_two_servers_on_one_database(
                             break
             return found
 
-        def follow(job: str, servers: tuple[Served, Served]) -> list[str]:
+        def follow(job: str, servers: tuple[LiveServer, LiveServer]) -> list[str]:
             begun = read(servers[0], job, most=7)
             return begun + read(servers[1], job, begun[-1])
 
@@ -69,6 +80,6 @@ def test_clients_can_switch_between_two_servers_on_one_database(
         for job in jobs:
             last = wait_for(second, job, "succeeded")["seq"]
             with second.stream("GET", f"/api/jobs/{job}/events", headers=STREAM) as response:
-                log = [event.id for event in said(response)]
+                log = [event.id for event in read_messages(response)]
             assert len(log) == last
             assert found[job, 0] == found[job, 1] == log

@@ -13,8 +13,16 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from tests.server.conftest import PATIENCE, STREAM, Served, enqueue, said, serving, until
-from tests.server.recording_store import Counted
+from tests.server.conftest import (
+    STREAM,
+    TIMEOUT,
+    LiveServer,
+    enqueue,
+    read_messages,
+    run_server,
+    until,
+)
+from tests.server.recording_store import RecordingStore
 
 from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.server.auth.authenticator import Authenticator
@@ -45,8 +53,8 @@ MAY = {
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> object:
-    with serving(
+def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> object:
+    with run_server(
         tmp_path_factory.mktemp("locked"), ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)
     ) as one:
         yield one
@@ -61,8 +69,8 @@ def ask(web: httpx.Client, route: Route) -> httpx.Response:
     return web.request(route.method, path, json=body)
 
 
-def test_only_public_routes_work_without_a_key(locked: Served) -> None:
-    with locked.client() as web:
+def test_only_public_routes_work_without_a_key(keyed_server: LiveServer) -> None:
+    with keyed_server.client() as web:
         for route in ROUTES:
             response = ask(web, route)
             expected = 401
@@ -79,8 +87,8 @@ def test_only_public_routes_work_without_a_key(locked: Served) -> None:
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_each_role_can_use_exactly_its_routes(locked: Served, role: Role) -> None:
-    with locked.client(locked.key(role)) as web:
+def test_each_role_can_use_exactly_its_routes(keyed_server: LiveServer, role: Role) -> None:
+    with keyed_server.client(keyed_server.key(role)) as web:
         for route in ROUTES:
             response = ask(web, route)
             if route.path == "/api/session":
@@ -99,8 +107,10 @@ def test_every_permission_belongs_to_a_role() -> None:
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_a_key_of_one_owner_cannot_use_routes_about_all_jobs(locked: Served, role: Role) -> None:
-    with locked.client(locked.key(role, owner="alice")) as web:
+def test_a_key_of_one_owner_cannot_use_routes_about_all_jobs(
+    keyed_server: LiveServer, role: Role
+) -> None:
+    with keyed_server.client(keyed_server.key(role, owner="alice")) as web:
         for route in ROUTES:
             if route.permission in {
                 Permission.MONITOR,
@@ -111,9 +121,9 @@ def test_a_key_of_one_owner_cannot_use_routes_about_all_jobs(locked: Served, rol
                 assert ask(web, route).status_code == 403, route.path
 
 
-def test_a_job_of_another_owner_looks_like_a_missing_job(locked: Served) -> None:
+def test_a_job_of_another_owner_looks_like_a_missing_job(keyed_server: LiveServer) -> None:
     alice, bob = (
-        locked.client(locked.key(Role.OPERATOR, Role.PRODUCER, owner=name))
+        keyed_server.client(keyed_server.key(Role.OPERATOR, Role.PRODUCER, owner=name))
         for name in ("alice", "bob")
     )
     with alice, bob:
@@ -141,8 +151,8 @@ def test_a_job_of_another_owner_looks_like_a_missing_job(locked: Served) -> None
         assert alice.get(place).json()["state"] == "queued"
 
 
-def test_a_key_of_an_owner_enqueues_only_for_that_owner(locked: Served) -> None:
-    with locked.client(locked.key(Role.PRODUCER, owner="carol", team="blue")) as web:
+def test_a_key_of_an_owner_enqueues_only_for_that_owner(keyed_server: LiveServer) -> None:
+    with keyed_server.client(keyed_server.key(Role.PRODUCER, owner="carol", team="blue")) as web:
         job = enqueue(web, "add", {"owner": "carol"}, a=1)
         assert (job["owner"], job["team"]) == ("carol", "blue")
         for field in ("owner", "team"):
@@ -152,8 +162,10 @@ def test_a_key_of_an_owner_enqueues_only_for_that_owner(locked: Served) -> None:
             assert response.json()["errors"][0]["field"] == field
 
 
-def test_a_key_of_a_team_sees_only_jobs_of_that_team(locked: Served) -> None:
-    red, other = (locked.client(locked.key(Role.PRODUCER, team=name)) for name in ("red", "other"))
+def test_a_key_of_a_team_sees_only_jobs_of_that_team(keyed_server: LiveServer) -> None:
+    red, other = (
+        keyed_server.client(keyed_server.key(Role.PRODUCER, team=name)) for name in ("red", "other")
+    )
     with red, other:
         job = enqueue(red, "add", a=1)
         assert red.get(f"/api/jobs/{job['id']}").status_code == 200
@@ -161,9 +173,11 @@ def test_a_key_of_a_team_sees_only_jobs_of_that_team(locked: Served) -> None:
         assert [item["id"] for item in red.get("/api/jobs").json()["jobs"]] == [job["id"]]
 
 
-def test_a_job_of_another_team_of_the_owner_is_neither_returned_nor_changed(locked: Served) -> None:
+def test_a_job_of_another_team_of_the_owner_is_neither_returned_nor_changed(
+    keyed_server: LiveServer,
+) -> None:
     blue, red = (
-        locked.client(locked.key(Role.PRODUCER, owner="gina", team=name))
+        keyed_server.client(keyed_server.key(Role.PRODUCER, owner="gina", team=name))
         for name in ("blue", "red")
     )
     with blue, red:
@@ -181,10 +195,10 @@ def test_a_job_of_another_team_of_the_owner_is_neither_returned_nor_changed(lock
         assert blue.post("/api/jobs", json=depends).status_code == 201
 
 
-def test_two_owners_may_use_the_same_idempotency_key(locked: Served) -> None:
+def test_two_owners_may_use_the_same_idempotency_key(keyed_server: LiveServer) -> None:
     found = []
     for name in ("dora", "emil"):
-        with locked.client(locked.key(Role.PRODUCER, owner=name)) as web:
+        with keyed_server.client(keyed_server.key(Role.PRODUCER, owner=name)) as web:
             body = {"task": "add", "arguments": {"a": len(name)}, "requestId": "same"}
             response = web.post("/api/jobs", json=body)
             assert response.status_code == 201
@@ -196,47 +210,47 @@ def test_two_owners_may_use_the_same_idempotency_key(locked: Served) -> None:
     "header",
     ["Bearer nonsense", "Bearer wl_000000000000_" + "A" * 43, "Basic dTpw", "Bearer", ""],
 )
-def test_an_invalid_key_is_rejected(locked: Served, header: str) -> None:
-    with locked.client(headers={"Authorization": header}) as web:
+def test_an_invalid_key_is_rejected(keyed_server: LiveServer, header: str) -> None:
+    with keyed_server.client(headers={"Authorization": header}) as web:
         assert web.get("/api/jobs").status_code == 401
 
 
-def test_a_valid_key_id_with_a_wrong_secret_is_rejected(locked: Served) -> None:
-    key = locked.key(Role.ADMIN)
-    with locked.client(key[:-1] + ("A" if key[-1] != "A" else "B")) as web:
+def test_a_valid_key_id_with_a_wrong_secret_is_rejected(keyed_server: LiveServer) -> None:
+    key = keyed_server.key(Role.ADMIN)
+    with keyed_server.client(key[:-1] + ("A" if key[-1] != "A" else "B")) as web:
         assert web.get("/api/jobs").status_code == 401
 
 
-def test_the_store_does_not_keep_the_secret_of_a_key(locked: Served) -> None:
-    key = locked.key(Role.ADMIN)
+def test_the_store_does_not_keep_the_secret_of_a_key(keyed_server: LiveServer) -> None:
+    key = keyed_server.key(Role.ADMIN)
     secret = key.split("_", 2)[2]
 
     async def stored() -> bytes:
-        entries = await locked.app.client().store.list_records("api-key")
+        entries = await keyed_server.app.client().store.list_records("api-key")
         return b"".join(entry.value for entry in entries)
 
-    assert secret.encode() not in locked.app.sync.call(stored())
+    assert secret.encode() not in keyed_server.app.sync.call(stored())
 
 
-def revoke(served: Served, key_id: str) -> None:
+def revoke(server: LiveServer, key_id: str) -> None:
     async def work() -> None:
-        await ApiKeys(served.app.client().store).revoke(key_id)
+        await ApiKeys(server.app.client().store).revoke(key_id)
 
-    served.app.sync.call(work())
+    server.app.sync.call(work())
 
 
-def test_a_revoked_key_is_rejected_and_its_open_stream_ends(locked: Served) -> None:
-    token, key_id = locked.key_and_id(Role.PRODUCER)
-    with locked.client(token) as web, ThreadPoolExecutor(1) as pool:
+def test_a_revoked_key_is_rejected_and_its_open_stream_ends(keyed_server: LiveServer) -> None:
+    token, key_id = keyed_server.key_and_id(Role.PRODUCER)
+    with keyed_server.client(token) as web, ThreadPoolExecutor(1) as pool:
         job = enqueue(web, "add", {"hold": True}, a=1)
 
         def read() -> int:
             with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
-                return len(said(response))
+                return len(read_messages(response))
 
         reading = pool.submit(read)
-        until(lambda: locked.context.hub.followed_jobs, "it is followed")
-        revoke(locked, key_id)
+        until(lambda: keyed_server.context.hub.followed_jobs, "it is followed")
+        revoke(keyed_server, key_id)
         assert reading.result() == 1
         reply_response = web.get("/api/jobs")
         assert (reply_response.status_code, "revoked" in reply_response.json()["detail"]) == (
@@ -253,31 +267,31 @@ def test_a_revocation_takes_effect_within_five_seconds() -> None:
 
 def test_forbidden_requests_count_toward_the_rate_limit(tmp_path: Path) -> None:
     with (
-        serving(tmp_path, ServerConfig(rate=0.001, burst=2)) as served,
-        served.client(served.key(Role.VIEWER)) as web,
+        run_server(tmp_path, ServerConfig(rate=0.001, burst=2)) as server,
+        server.client(server.key(Role.VIEWER)) as web,
     ):
         assert [web.get("/api/keys").status_code for _ in range(3)] == [403, 403, 429]
 
 
-def test_an_expired_key_is_rejected(locked: Served) -> None:
+def test_an_expired_key_is_rejected(keyed_server: LiveServer) -> None:
     async def make() -> str:
-        keys = ApiKeys(locked.app.client().store)
+        keys = ApiKeys(keyed_server.app.client().store)
         return (await keys.create("brief", [Role.VIEWER], expires_in=0.000001))[1]
 
-    with locked.client(locked.app.sync.call(make())) as web:
+    with keyed_server.client(keyed_server.app.sync.call(make())) as web:
         response = web.get("/api/jobs")
         assert (response.status_code, "expired" in response.json()["detail"]) == (401, True)
 
 
 def test_a_local_server_requires_keys_permanently_after_the_first_key(tmp_path: Path) -> None:
-    with serving(tmp_path, ServerConfig(auth=AuthMode.LOCAL, key_cache_ttl=0.05)) as served:
-        with served.client() as web:
+    with run_server(tmp_path, ServerConfig(auth=AuthMode.LOCAL, key_cache_ttl=0.05)) as server:
+        with server.client() as web:
             assert web.get("/api/jobs").status_code == 200
-            _, key_id = served.key_and_id(Role.ADMIN)
+            _, key_id = server.key_and_id(Role.ADMIN)
             until(lambda: web.get("/api/jobs").status_code == 401, "it is locked")
-            revoke(served, key_id)
+            revoke(server, key_id)
             assert web.get("/api/jobs").status_code == 401
-        with serving(tmp_path) as again, again.client() as web:
+        with run_server(tmp_path) as again, again.client() as web:
             assert web.get("/api/jobs").status_code == 401
 
 
@@ -285,15 +299,15 @@ def test_a_foreign_host_name_is_rejected(
     tmp_path: Path,
 ) -> None:
     """A page whose name leads to 127.0.0.1 must not act for the one who looks at it."""
-    with serving(tmp_path) as served, served.client() as web:
+    with run_server(tmp_path) as server, server.client() as web:
         for host, status in (("evil.example", 421), ("localhost:80", 200), ("[::1]:9", 200)):
             assert web.get("/api/jobs", headers={"Host": host}).status_code == status, host
     config = ServerConfig(auth=AuthMode.OPEN, hosts=LOOPBACK | {"jobs.example"})
-    with serving(tmp_path, config) as served, served.client() as web:
+    with run_server(tmp_path, config) as server, server.client() as web:
         for host, status in (("evil.example", 421), ("jobs.example", 200), ("10.0.0.7:80", 200)):
             assert web.get("/api/jobs", headers={"Host": host}).status_code == status, host
     config = ServerConfig(auth=AuthMode.KEYS, hosts=frozenset({"jobs.example"}))
-    with serving(tmp_path, config) as served, served.client(served.key(Role.VIEWER)) as web:
+    with run_server(tmp_path, config) as server, server.client(server.key(Role.VIEWER)) as web:
         for host, status in (("evil.example", 421), ("jobs.example", 200), ("127.0.0.1", 200)):
             assert web.get("/api/jobs", headers={"Host": host}).status_code == status, host
 
@@ -311,29 +325,29 @@ def test_a_foreign_host_name_is_rejected(
     ],
 )
 def test_pages_of_other_sites_cannot_change_anything(
-    served: Served, headers: dict[str, str], status: int
+    server: LiveServer, headers: dict[str, str], status: int
 ) -> None:
-    with served.client() as web:
+    with server.client() as web:
         body = {"task": "add", "arguments": {"a": 1}}
         assert web.post("/api/jobs", json=body, headers=headers).status_code == status
-        own = {"Origin": served.url}
+        own = {"Origin": server.url}
         assert web.post("/api/jobs", json=body, headers=own).status_code == 201
 
 
-def test_every_response_has_the_security_headers(locked: Served) -> None:
-    with locked.client(locked.key(Role.ADMIN)) as web:
+def test_every_response_has_the_security_headers(keyed_server: LiveServer) -> None:
+    with keyed_server.client(keyed_server.key(Role.ADMIN)) as web:
         for path in ("/api/jobs", "/nothing", "/healthz", f"/api/jobs/{uuid4()}"):
             headers = web.get(path).headers
             assert headers["x-content-type-options"] == "nosniff", path
             assert "default-src 'none'" in headers["content-security-policy"]
             assert "server" not in headers
-    with locked.client() as web:
+    with keyed_server.client() as web:
         assert web.get("/api/jobs").headers["x-frame-options"] == "DENY"
 
 
-def test_actions_are_audited(locked: Served) -> None:
-    token, key_id = locked.key_and_id(Role.ADMIN)
-    with locked.client(token) as web:
+def test_actions_are_audited(keyed_server: LiveServer) -> None:
+    token, key_id = keyed_server.key_and_id(Role.ADMIN)
+    with keyed_server.client(token) as web:
         job = enqueue(web, "add", a=1)
         web.post(f"/api/jobs/{job['id']}/cancel")
         web.delete(f"/api/jobs/{job['id']}")
@@ -355,7 +369,7 @@ def test_actions_are_audited(locked: Served) -> None:
 
 def test_a_forwarded_request_does_not_count_as_local(tmp_path: Path) -> None:
     """A proxy on this machine that says for whom it asks does not lend its own place."""
-    with serving(tmp_path) as served, served.client() as web:
+    with run_server(tmp_path) as server, server.client() as web:
         assert web.get("/api/jobs").status_code == 200
         elsewhere = {"X-Forwarded-For": "203.0.113.7"}
         assert web.get("/api/jobs", headers=elsewhere).status_code == 401
@@ -372,22 +386,22 @@ def test_a_proxied_request_does_not_count_as_local(tmp_path: Path) -> None:
     rest = "Host: localhost\r\nConnection: close\r\n"
     ways = [(f"HTTP/1.1\r\n{sign}\r\n{rest}", sign.partition(":")[0].lower()) for sign in SIGNS]
     ways.append((f"HTTP/1.0\r\n{rest}", "HTTP/1.0"))  # which nginx speaks, with no other sign
-    with serving(tmp_path) as served:
-        assert spoken(served, f"GET /api/jobs HTTP/1.1\r\n{rest}\r\n")[0] == 200
+    with run_server(tmp_path) as server:
+        assert spoken(server, f"GET /api/jobs HTTP/1.1\r\n{rest}\r\n")[0] == 200
         for head, sign in ways:
-            status, body = spoken(served, f"GET /api/jobs {head}\r\n")
+            status, body = spoken(server, f"GET /api/jobs {head}\r\n")
             result = json.loads(body)["detail"]
             assert (status, sign in result, "windlass keys create" in result) == (401, True, True)
-            assert spoken(served, f"GET /healthz {head}\r\n")[0] == 200
-        key = f"Authorization: Bearer {served.key(Role.VIEWER)}\r\n"
+            assert spoken(server, f"GET /healthz {head}\r\n")[0] == 200
+        key = f"Authorization: Bearer {server.key(Role.VIEWER)}\r\n"
         for head, _ in ways:
-            assert spoken(served, f"GET /api/jobs {head}{key}\r\n")[0] == 200
+            assert spoken(server, f"GET /api/jobs {head}{key}\r\n")[0] == 200
 
 
-def spoken(served: Served, text: str) -> tuple[int, bytes]:
+def spoken(server: LiveServer, text: str) -> tuple[int, bytes]:
     """A request that no library changes."""
-    place = httpx.URL(served.url)
-    with socket.create_connection((place.host, place.port), PATIENCE) as sock:
+    place = httpx.URL(server.url)
+    with socket.create_connection((place.host, place.port), TIMEOUT) as sock:
         sock.sendall(text.encode())
         found = b""
         while piece := sock.recv(65536):
@@ -398,14 +412,14 @@ def spoken(served: Served, text: str) -> tuple[int, bytes]:
 
 def test_a_rate_limited_request_gets_retry_after(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.KEYS, rate=0.001, burst=3)
-    with serving(tmp_path, config) as served:
-        with served.client(served.key(Role.VIEWER)) as web:
+    with run_server(tmp_path, config) as server:
+        with server.client(server.key(Role.VIEWER)) as web:
             found = [web.get("/api/jobs") for _ in range(4)]
             assert [item.status_code for item in found] == [200, 200, 200, 429]
             assert 0 < int(found[-1].headers["retry-after"]) <= 1000
             assert found[-1].json()["code"] == "rate_limited"
-        key = served.key(Role.VIEWER)  # each has its own measure
-        with served.client() as web:
+        key = server.key(Role.VIEWER)  # each has its own measure
+        with server.client() as web:
             found = [web.post("/api/session", json={"key": key}) for _ in range(4)]
             assert [item.status_code for item in found] == [201, 201, 201, 429]
 
@@ -454,7 +468,7 @@ async def test_a_thousand_streams_of_one_key_read_the_key_once() -> None:
 
 async def test_many_streams_share_one_access_recheck() -> None:
     """Else all ask the store at once, again and again, and nobody else has a turn."""
-    store = Counted(MemoryStore())
+    store = RecordingStore(MemoryStore())
     auth = Authenticator(lambda: store, ServerConfig(auth=AuthMode.LOCAL, key_cache_ttl=0.2))
     assert await auth.still_authorized(ANONYMOUS_ADMIN)
     await asyncio.sleep(0.2)  # until what is known is to be looked up again

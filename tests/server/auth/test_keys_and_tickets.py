@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from tests.server.conftest import STREAM, Served, enqueue, said, serving, until
+from tests.server.conftest import STREAM, LiveServer, enqueue, read_messages, run_server, until
 
 from windlass.server.auth.api_keys import Role
 from windlass.server.auth.tickets import LIFETIME
@@ -15,19 +15,19 @@ from windlass.server.config import AuthMode, ServerConfig
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     config = ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)
-    with serving(tmp_path_factory.mktemp("entry"), config) as one:
+    with run_server(tmp_path_factory.mktemp("entry"), config) as one:
         yield one
 
 
-def test_an_admin_creates_lists_and_revokes_keys(locked: Served) -> None:
-    with locked.client(locked.key(Role.ADMIN)) as web:
+def test_an_admin_creates_lists_and_revokes_keys(keyed_server: LiveServer) -> None:
+    with keyed_server.client(keyed_server.key(Role.ADMIN)) as web:
         body = {"name": "ci", "roles": ["producer"], "owner": "o", "expiresIn": "90d"}
         created = web.post("/api/keys", json=body)
         assert created.status_code == 201
         key = created.json()
-        with locked.client(key["key"]) as other_client:
+        with keyed_server.client(key["key"]) as other_client:
             assert enqueue(other_client, "add", a=1)["owner"] == "o"
             listed = web.get("/api/keys")
             assert key["id"] in [item["id"] for item in listed.json()["keys"]]
@@ -49,13 +49,18 @@ def test_an_admin_creates_lists_and_revokes_keys(locked: Served) -> None:
      {"name": "x", "roles": ["viewer"], "expiresIn": "?"}],
     ids=str,
 )  # fmt: skip
-def test_an_invalid_key_request_is_rejected(locked: Served, body: dict[str, object]) -> None:
-    with locked.client(locked.key(Role.ADMIN)) as web:
+def test_an_invalid_key_request_is_rejected(
+    keyed_server: LiveServer, body: dict[str, object]
+) -> None:
+    with keyed_server.client(keyed_server.key(Role.ADMIN)) as web:
         assert web.post("/api/keys", json=body).status_code == 422
 
 
-def test_a_ticket_opens_one_stream_only(locked: Served) -> None:
-    with locked.client(locked.key(Role.PRODUCER, owner="a")) as web, locked.client() as browser:
+def test_a_ticket_opens_one_stream_only(keyed_server: LiveServer) -> None:
+    with (
+        keyed_server.client(keyed_server.key(Role.PRODUCER, owner="a")) as web,
+        keyed_server.client() as browser,
+    ):
         job = enqueue(web, "add", a=1)
         web.post(f"/api/jobs/{job['id']}/cancel")
         created = web.post("/api/tickets")
@@ -65,7 +70,7 @@ def test_a_ticket_opens_one_stream_only(locked: Served) -> None:
         assert browser.post("/api/tickets", params=ticket).status_code == 401
         place = f"/api/jobs/{job['id']}/events"
         with browser.stream("GET", place, headers=STREAM, params=ticket) as response:
-            assert [message.seq for message in said(response)] == [1, 2, 3]
+            assert [message.seq for message in read_messages(response)] == [1, 2, 3]
         again = browser.get(place, headers=STREAM, params=ticket)
         assert (again.status_code, "ticket" in again.json()["detail"]) == (401, True)
         for wrong in ("", "x", "y" * 1000):
@@ -73,13 +78,13 @@ def test_a_ticket_opens_one_stream_only(locked: Served) -> None:
             assert reply_response.status_code == 401
 
 
-def test_a_ticket_has_the_scope_of_its_key_and_ends_with_it(locked: Served) -> None:
-    token, key_id = locked.key_and_id(Role.PRODUCER, owner="b")
+def test_a_ticket_has_the_scope_of_its_key_and_ends_with_it(keyed_server: LiveServer) -> None:
+    token, key_id = keyed_server.key_and_id(Role.PRODUCER, owner="b")
     with (
-        locked.client(token) as web,
-        locked.client(locked.key(Role.PRODUCER, owner="c")) as other,
-        locked.client(locked.key(Role.ADMIN)) as admin,
-        locked.client() as browser,
+        keyed_server.client(token) as web,
+        keyed_server.client(keyed_server.key(Role.PRODUCER, owner="c")) as other,
+        keyed_server.client(keyed_server.key(Role.ADMIN)) as admin,
+        keyed_server.client() as browser,
     ):
         job = enqueue(other, "add", a=1)
         ticket = web.post("/api/tickets").json()
@@ -92,12 +97,12 @@ def test_a_ticket_has_the_scope_of_its_key_and_ends_with_it(locked: Served) -> N
         assert response.status_code == 401
 
 
-def test_one_of_many_concurrent_uses_of_a_ticket_is_accepted(locked: Served) -> None:
-    with locked.client(locked.key(Role.PRODUCER)) as web:
+def test_one_of_many_concurrent_uses_of_a_ticket_is_accepted(keyed_server: LiveServer) -> None:
+    with keyed_server.client(keyed_server.key(Role.PRODUCER)) as web:
         job = enqueue(web, "add", a=1)
         for _ in range(5):
             ticket = web.post("/api/tickets").json()["ticket"]
-            with locked.client() as browser, ThreadPoolExecutor(8) as pool:
+            with keyed_server.client() as browser, ThreadPoolExecutor(8) as pool:
 
                 def bring(_: int, browser: httpx.Client = browser, ticket: str = ticket) -> int:
                     place = f"/api/jobs/{job['id']}/events"
@@ -110,6 +115,6 @@ def test_a_ticket_is_valid_for_at_most_a_minute() -> None:
     assert LIFETIME <= 60
 
 
-def test_a_server_without_keys_issues_no_tickets(served: Served) -> None:
-    with served.client() as web:
+def test_a_server_without_keys_issues_no_tickets(server: LiveServer) -> None:
+    with server.client() as web:
         assert web.post("/api/tickets").status_code == 409

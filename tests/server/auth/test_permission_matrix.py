@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
-from tests.server.conftest import Served, make_app, serving
+from tests.server.conftest import LiveServer, make_app, run_server
 
 from windlass.client import EnqueueOptions
 from windlass.core.job.row import JobRow
@@ -172,15 +172,15 @@ class Watched(WrappedStore):
 class Place:
     """One server, one store; its jobs by whose they are."""
 
-    served: Served
+    server: LiveServer
     writes: list[str]
 
     def call(self, work: Any) -> Any:
-        return self.served.app.sync.call(work)
+        return self.server.app.sync.call(work)
 
     def jobs(self) -> dict[tuple[str, str], str]:
         """A fresh one of each sort: own, another owner's, another team's; and one that is not."""
-        app = self.served.app
+        app = self.server.app
         tenants = [("alice", "red"), ("bob", "red"), ("alice", "blue")]
         spec = app.tasks.get("add")
         assert spec is not None
@@ -193,7 +193,7 @@ class Place:
         return dict(zip([*tenants, ("", "")], [*ids, str(uuid4())], strict=True))
 
     def key(self, role: Role, owner: str | None, team: str | None) -> tuple[str, str]:
-        return self.served.key_and_id(role, owner=owner, team=team)
+        return self.server.key_and_id(role, owner=owner, team=team)
 
 
 @pytest.fixture(scope="module")
@@ -202,8 +202,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     app = make_app(tmp_path_factory.mktemp("matrix"), "memory:")
     app._root = Watched(app._root, writes)
     config = ServerConfig(auth=AuthMode.KEYS, auth_failure_burst=1e9, rate=0)
-    with serving(Path(), config, app=app) as served:
-        yield Place(served, writes)
+    with run_server(Path(), config, app=app) as server:
+        yield Place(server, writes)
 
 
 def askers(place: Place) -> list[Asker]:
@@ -226,7 +226,7 @@ def askers(place: Place) -> list[Asker]:
 
 
 def session(place: Place, key: str) -> str:
-    with place.served.client(key) as web:
+    with place.server.client(key) as web:
         assert web.post("/api/session").status_code == 201
         return f"{COOKIE}={web.cookies[COOKIE]}"
 
@@ -235,10 +235,10 @@ def ended(place: Place) -> list[Asker]:
     """An admin's key that was revoked, a session of it, and one that has expired."""
     token, key_id = place.key(Role.ADMIN, None, None)
     cookie = session(place, token)
-    place.served.context.authenticator._keys.forget(key_id)
+    place.server.context.authenticator._keys.forget(key_id)
 
     async def end() -> str:
-        keys = ApiKeys(place.served.app.client().store)
+        keys = ApiKeys(place.server.app.client().store)
         await keys.revoke(key_id)
         return (await keys.create("old", [Role.ADMIN], expires_in=0.000001))[1]
 
@@ -252,7 +252,7 @@ def ended(place: Place) -> list[Asker]:
 
 def with_token(place: Place) -> Asker:
     """An attempt, by its task token."""
-    with place.served.client(place.key(Role.ADMIN, None, None)[0]) as web:
+    with place.server.client(place.key(Role.ADMIN, None, None)[0]) as web:
         body = {"task": "add", "arguments": {"a": 1}, "queue": "tokens"}
         assert web.post("/api/jobs", json=body).status_code == 201
         claim = {"worker": "w", "queues": {"tokens": 1}, "tasks": ["add"], "lease": "1h"}
@@ -315,7 +315,7 @@ def ask(
 
 
 async def ticket(place: Place, key_id: str) -> str:
-    return (await Tickets(place.served.app.client().store).issue(key_id))[0]
+    return (await Tickets(place.server.app.client().store).issue(key_id))[0]
 
 
 def faults_of(web: httpx.Client, place: Place, rule: Rule, asker: Asker) -> Iterator[str]:
@@ -336,7 +336,7 @@ def faults_of(web: httpx.Client, place: Place, rule: Rule, asker: Asker) -> Iter
 
 
 def test_every_route_has_a_rule(place: Place) -> None:
-    api = place.served.server.config.app
+    api = place.server.uvicorn.config.app
     answered = {f"{m} {r.path}" for r in api.routes if hasattr(r, "path")  # type: ignore[union-attr]
                 for m in r.methods if m != "HEAD"}  # fmt: skip
     named = sorted(rule.name for rule in rules())
@@ -349,7 +349,7 @@ def test_every_route_has_a_rule(place: Place) -> None:
 
 def test_every_caller_gets_the_expected_status_on_every_route(place: Place) -> None:
     faults: list[str] = []
-    with place.served.client() as web:
+    with place.server.client() as web:
         for asker in askers(place):
             for rule in rules():
                 if rule.name == "DELETE /api/session" and asker.name.endswith("by session"):
@@ -363,7 +363,7 @@ def test_lists_and_bulk_actions_include_only_visible_jobs(place: Place) -> None:
     for owner, team in [("alice", "red"), ("alice", None), (None, "red"), (None, None)]:
         asker = Asker("", owner=owner, team=team)
         token, _ = place.key(Role.OPERATOR, owner, team)
-        with place.served.client(token) as web:
+        with place.server.client(token) as web:
             seen = {
                 job["id"] for job in web.get("/api/jobs", params={"limit": 1000}).json()["jobs"]
             }
@@ -372,7 +372,7 @@ def test_lists_and_bulk_actions_include_only_visible_jobs(place: Place) -> None:
             body = {"action": "cancel", "filter": {"tag": ["none"]}}
             assert web.post("/api/jobs/actions", json=body).json()["matched"] == 0
     token, _ = place.key(Role.OPERATOR, "alice", "red")
-    with place.served.client(token) as web:
+    with place.server.client(token) as web:
         everything = {"createdFrom": "2000-01-01T00:00:00Z", "limit": 1000}
         web.post("/api/jobs/actions", json={"action": "cancel", "filter": everything})
     rows = place.call(rows_of(place, [*jobs.values()]))
@@ -381,12 +381,12 @@ def test_lists_and_bulk_actions_include_only_visible_jobs(place: Place) -> None:
 
 
 async def rows_of(place: Place, ids: list[str]) -> list[JobRow | None]:
-    return await place.served.app.client().store.get([UUID(item) for item in ids])
+    return await place.server.app.client().store.get([UUID(item) for item in ids])
 
 
 def test_the_recording_store_records_writes(place: Place) -> None:
     """Else nothing above would show that nothing was written."""
-    with place.served.client(place.key(Role.ADMIN, None, None)[0]) as web:
+    with place.server.client(place.key(Role.ADMIN, None, None)[0]) as web:
         place.writes.clear()
         web.post("/api/queues/q/pause")
         assert place.writes

@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from pydantic.alias_generators import to_camel
-from tests.server.conftest import PATIENCE, Served, make_app, serving
+from tests.server.conftest import TIMEOUT, LiveServer, make_app, run_server
 from tests.server.remote.test_store_access import make_key
 
 from windlass.client import EnqueueOptions, retry_request
@@ -73,42 +73,42 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     app = make_app(tmp_path_factory.mktemp("own"), "memory:")
-    with serving(Path(), ServerConfig(auth=AuthMode.KEYS, rate=0), app=app) as one:
+    with run_server(Path(), ServerConfig(auth=AuthMode.KEYS, rate=0), app=app) as one:
         yield one
 
 
-def by_server(served: Served, work: Any) -> Any:
-    return asyncio.run_coroutine_threadsafe(work, served.loop).result(PATIENCE)
+def by_server(server: LiveServer, work: Any) -> Any:
+    return asyncio.run_coroutine_threadsafe(work, server.loop).result(TIMEOUT)
 
 
-def job(served: Served, **options: Any) -> NewJob:
-    spec = served.app.tasks.get("add")
+def job(server: LiveServer, **options: Any) -> NewJob:
+    spec = server.app.tasks.get("add")
     assert spec is not None
-    return served.app.prepare(spec, (1,), {}, EnqueueOptions(**options))
+    return server.app.prepare(spec, (1,), {}, EnqueueOptions(**options))
 
 
-def staged(served: Served, verb: str, whose: str) -> Stage:
+def staged(server: LiveServer, verb: str, whose: str) -> Stage:
     """Fresh for each case; what is retried has ended."""
     if whose in {"", "nobody"} or verb in {"team", "owner"}:
         return Stage(None)
     owner, team = whose.split("/")
     names = {"owner": owner, "request_id": f"r-{uuid4()}", "unique_key": f"u-{uuid4()}"}
-    new = job(served, team=team, delay=60, **names)
+    new = job(server, team=team, delay=60, **names)
 
     async def put() -> Stage:
-        client = served.app.client()
+        client = server.app.client()
         await client.enqueue([new])
         if verb.startswith("retry"):
             await client.cancel(new.id)
         if verb == "retry_of_taken_key":
-            other = job(served, owner=owner, team="blue", unique_key=names["unique_key"], delay=60)
+            other = job(server, owner=owner, team="blue", unique_key=names["unique_key"], delay=60)
             await client.enqueue([other])
             return Stage(await client.get(new.id), await client.get(other.id))
         return Stage(await client.get(new.id))
 
-    stage: Stage = by_server(served, put())
+    stage: Stage = by_server(server, put())
     return stage
 
 
@@ -132,8 +132,8 @@ def said(verb: str, value: str, stage: Stage) -> dict[str, Any]:
 class Api:
     """The documented API."""
 
-    def __init__(self, served: Served, key: str, owner: str | None) -> None:
-        self._web = served.client(key)
+    def __init__(self, server: LiveServer, key: str, owner: str | None) -> None:
+        self._web = server.client(key)
 
     def ask(self, verb: str, value: str, stage: Stage) -> tuple[str, str]:
         """What became of it, and all that was told."""
@@ -160,11 +160,11 @@ def meant(answer: httpx.Response) -> str:
 class Protocol:
     """The store protocol."""
 
-    def __init__(self, served: Served, key: str, owner: str | None) -> None:
-        self._served = served
+    def __init__(self, server: LiveServer, key: str, owner: str | None) -> None:
+        self._served = server
         self._owner = owner
         self._runner = asyncio.Runner()
-        self._store = HttpStore(HttpConfig(url=served.url, key=key))
+        self._store = HttpStore(HttpConfig(url=server.url, key=key))
 
     def ask(self, verb: str, value: str, stage: Stage) -> tuple[str, str]:
         if verb.startswith("retry"):
@@ -190,8 +190,8 @@ class Protocol:
         self._runner.close()
 
 
-async def stored(served: Served, job_id: UUID) -> JobRow:
-    return await served.app.client().get(job_id)
+async def stored(server: LiveServer, job_id: UUID) -> JobRow:
+    return await server.app.client().get(job_id)
 
 
 def _plain(value: Any) -> Any:
@@ -203,23 +203,26 @@ def _plain(value: Any) -> Any:
 @pytest.mark.parametrize("interface", [Api, Protocol])
 @pytest.mark.parametrize(("owner", "team"), KEYS)
 def test_api_and_store_protocol_apply_the_same_scope_rules(
-    locked: Served, interface: type[Api | Protocol], owner: str | None, team: str | None
+    keyed_server: LiveServer,
+    interface: type[Api | Protocol],
+    owner: str | None,
+    team: str | None,
 ) -> None:
-    key = make_key(locked, Role.PRODUCER, owner=owner, team=team)
+    key = make_key(keyed_server, Role.PRODUCER, owner=owner, team=team)
     column = KEYS.index((owner, team))
-    with closing(interface(locked, key, owner)) as asker:
+    with closing(interface(keyed_server, key, owner)) as asker:
         for verb, value, *expected in ROWS:
-            stage = staged(locked, verb, value)
+            stage = staged(keyed_server, verb, value)
             found, text = asker.ask(verb, value, stage)
             case = f"{verb} {value} for {owner}/{team}: {text:.300}"
             assert found == expected[column], case
             if found not in {"created", "duplicate"}:
-                nothing_is_told_or_touched(locked, verb, stage, text)
+                nothing_is_told_or_touched(keyed_server, verb, stage, text)
 
 
-def nothing_is_told_or_touched(served: Served, verb: str, stage: Stage, text: str) -> None:
+def nothing_is_told_or_touched(server: LiveServer, verb: str, stage: Stage, text: str) -> None:
     for row in (stage.job, stage.rival):
         if row is not None:
-            assert by_server(served, stored(served, row.id)) == row
+            assert by_server(server, stored(server, row.id)) == row
             named = row is stage.job and verb in NAMED
             assert named or str(row.id) not in text

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.server.conftest import STREAM, Served, enqueue, make_app, said, serving, until
+from tests.server.conftest import (
+    STREAM,
+    LiveServer,
+    enqueue,
+    make_app,
+    read_messages,
+    run_server,
+    until,
+)
 from tests.server.test_mount import own, running
 
 from windlass.server.auth.api_keys import ApiKeys, Role
@@ -23,15 +31,15 @@ JOB = {"task": "add", "arguments": {"a": 1}}
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     place = tmp_path_factory.mktemp("locked")
-    with serving(place, ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)) as one:
+    with run_server(place, ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)) as one:
         yield one
 
 
 @pytest.fixture
-def key(locked: Served) -> str:
-    return locked.key(Role.PRODUCER)
+def key(keyed_server: LiveServer) -> str:
+    return keyed_server.key(Role.PRODUCER)
 
 
 def cookie_of(answer: httpx.Response) -> Morsel[str]:
@@ -39,15 +47,15 @@ def cookie_of(answer: httpx.Response) -> Morsel[str]:
 
 
 @contextmanager
-def signed_in(served: Served, key: str) -> Iterator[httpx.Client]:
+def signed_in(server: LiveServer, key: str) -> Iterator[httpx.Client]:
     """A browser at a page of the server, with the cookie and nothing else."""
-    with served.client(headers=OWN) as web:
+    with server.client(headers=OWN) as web:
         assert web.post("/api/session", json={"key": key}).status_code == 201
         yield web
 
 
-def test_signing_in_with_a_key_sets_a_session_cookie(locked: Served, key: str) -> None:
-    with locked.client() as web:
+def test_signing_in_with_a_key_sets_a_session_cookie(keyed_server: LiveServer, key: str) -> None:
+    with keyed_server.client() as web:
         response = web.post("/api/session", json={"key": key})
         assert response.status_code == 201
         result = response.json()
@@ -63,67 +71,69 @@ def test_signing_in_with_a_key_sets_a_session_cookie(locked: Served, key: str) -
         assert web.get("/api/jobs").status_code == 200  # with the cookie alone
 
 
-def test_signing_in_with_a_bearer_header_sets_a_session_cookie(locked: Served, key: str) -> None:
-    with locked.client(key) as web:
+def test_signing_in_with_a_bearer_header_sets_a_session_cookie(
+    keyed_server: LiveServer, key: str
+) -> None:
+    with keyed_server.client(key) as web:
         response = web.post("/api/session")
         assert response.status_code == 201
         cookies = {COOKIE: cookie_of(response).value}
-    with locked.client(cookies=cookies) as web:
+    with keyed_server.client(cookies=cookies) as web:
         assert web.get("/api/session").json()["by"] == "session"
 
 
-def test_the_cookie_of_an_https_request_is_secure(locked: Served, key: str) -> None:
-    with locked.client(key, headers={"X-Forwarded-Proto": "https"}) as web:
+def test_the_cookie_of_an_https_request_is_secure(keyed_server: LiveServer, key: str) -> None:
+    with keyed_server.client(key, headers={"X-Forwarded-Proto": "https"}) as web:
         assert cookie_of(web.post("/api/session"))["secure"]
 
 
-def test_the_store_keeps_only_a_hash_of_the_session(locked: Served, key: str) -> None:
-    with signed_in(locked, key) as web:
+def test_the_store_keeps_only_a_hash_of_the_session(keyed_server: LiveServer, key: str) -> None:
+    with signed_in(keyed_server, key) as web:
         secret = web.cookies[COOKIE]
 
         async def stored() -> bytes:
-            entries = await locked.app.client().store.list_records(SESSION)
+            entries = await keyed_server.app.client().store.list_records(SESSION)
             assert all(entry.expires_at is not None for entry in entries)
             return b"".join(entry.key.encode() + entry.value for entry in entries)
 
-        assert secret.encode() not in locked.app.sync.call(stored())
+        assert secret.encode() not in keyed_server.app.sync.call(stored())
 
 
 @pytest.mark.parametrize("wrong", ["", "wl_000000000000_" + "A" * 43, "x" * 200])
-def test_signing_in_with_an_invalid_key_is_rejected(locked: Served, wrong: str) -> None:
-    with locked.client() as web:
+def test_signing_in_with_an_invalid_key_is_rejected(keyed_server: LiveServer, wrong: str) -> None:
+    with keyed_server.client() as web:
         response = web.post("/api/session", json={"key": wrong})
         assert response.status_code == 401
         assert "set-cookie" not in response.headers
         assert "wl_0" not in response.text
 
 
-def test_a_session_cannot_create_another_session(locked: Served, key: str) -> None:
-    with signed_in(locked, key) as web:
+def test_a_session_cannot_create_another_session(keyed_server: LiveServer, key: str) -> None:
+    with signed_in(keyed_server, key) as web:
         response = web.post("/api/session")
         assert (response.status_code, response.headers.get("set-cookie")) == (401, None)
 
 
-def test_the_session_endpoint_returns_the_caller(locked: Served) -> None:
-    token = locked.key(Role.OPERATOR, Role.VIEWER, owner="alice", team="red")
+def test_the_session_endpoint_returns_the_caller(keyed_server: LiveServer) -> None:
+    token = keyed_server.key(Role.OPERATOR, Role.VIEWER, owner="alice", team="red")
     expected = {"name": "test", "roles": ["operator", "viewer"], "owner": "alice", "team": "red",
                 "permissions": ["delete", "produce", "read"]}  # fmt: skip
-    with locked.client(token) as by_key, signed_in(locked, token) as by_session:
+    with keyed_server.client(token) as by_key, signed_in(keyed_server, token) as by_session:
         for web, by in ((by_key, "key"), (by_session, "session")):
             result = web.get("/api/session").json()
             assert result == expected | {"by": by, "keyId": token.split("_")[1]}
-    with locked.client() as web:
+    with keyed_server.client() as web:
         assert web.get("/api/session").status_code == 401
 
 
-def test_without_keys_the_caller_is_an_anonymous_admin(served: Served) -> None:
-    with served.client() as web:
+def test_without_keys_the_caller_is_an_anonymous_admin(server: LiveServer) -> None:
+    with server.client() as web:
         result = web.get("/api/session").json()
         assert (result["name"], result["roles"], result["by"]) == ("anonymous", ["admin"], "open")
 
 
-def test_signing_out_ends_the_session_and_its_streams(locked: Served, key: str) -> None:
-    with signed_in(locked, key) as web, ThreadPoolExecutor(2) as pool:
+def test_signing_out_ends_the_session_and_its_streams(keyed_server: LiveServer, key: str) -> None:
+    with signed_in(keyed_server, key) as web, ThreadPoolExecutor(2) as pool:
         job = enqueue(web, "add", {"hold": True}, a=1)
         secret = web.cookies[COOKIE]
         ticket = web.post("/api/tickets").json()["ticket"]
@@ -131,21 +141,21 @@ def test_signing_out_ends_the_session_and_its_streams(locked: Served, key: str) 
         def read(params: dict[str, str]) -> int:
             cookies = {} if params else {COOKIE: secret}
             with (
-                locked.client(cookies=cookies) as other,
+                keyed_server.client(cookies=cookies) as other,
                 other.stream(
                     "GET", f"/api/jobs/{job['id']}/events", params=params, headers=STREAM
                 ) as response,
             ):
-                return len(said(response))
+                return len(read_messages(response))
 
         reading = [pool.submit(read, params) for params in ({}, {"ticket": ticket})]
-        until(lambda: locked.context.hub.open_streams == 2, "both are open")
+        until(lambda: keyed_server.context.hub.open_streams == 2, "both are open")
         reply_response = web.delete("/api/session")
         assert reply_response.status_code == 204
         assert cookie_of(reply_response)["max-age"] == "0"
         assert [item.result(20) for item in reading] == [1, 1]
         assert COOKIE not in web.cookies
-    with locked.client(cookies={COOKIE: secret}, headers=OWN) as web:
+    with keyed_server.client(cookies={COOKIE: secret}, headers=OWN) as web:
         reply_response = web.get("/api/jobs")
         assert (reply_response.status_code, "sign in" in reply_response.json()["detail"]) == (
             401,
@@ -154,28 +164,28 @@ def test_signing_out_ends_the_session_and_its_streams(locked: Served, key: str) 
         assert web.delete("/api/session").status_code == 204  # to repeat it is harmless
 
 
-def test_a_revoked_key_ends_its_sessions_and_their_streams(locked: Served) -> None:
-    token, key_id = locked.key_and_id(Role.PRODUCER)
-    with signed_in(locked, token) as web, ThreadPoolExecutor(1) as pool:
+def test_a_revoked_key_ends_its_sessions_and_their_streams(keyed_server: LiveServer) -> None:
+    token, key_id = keyed_server.key_and_id(Role.PRODUCER)
+    with signed_in(keyed_server, token) as web, ThreadPoolExecutor(1) as pool:
         job = enqueue(web, "add", {"hold": True}, a=1)
 
         def read() -> int:
             with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
-                return len(said(response))
+                return len(read_messages(response))
 
         reading = pool.submit(read)
-        until(lambda: locked.context.hub.followed_jobs, "it is followed")
+        until(lambda: keyed_server.context.hub.followed_jobs, "it is followed")
 
         async def revoke() -> None:
-            await ApiKeys(locked.app.client().store).revoke(key_id)
+            await ApiKeys(keyed_server.app.client().store).revoke(key_id)
 
-        locked.app.sync.call(revoke())
+        keyed_server.app.sync.call(revoke())
         assert reading.result(20) == 1
         assert web.get("/api/jobs").status_code == 401
 
 
-def test_a_session_has_the_permissions_of_its_key(locked: Served) -> None:
-    with signed_in(locked, locked.key(Role.VIEWER, owner="alice")) as web:
+def test_a_session_has_the_permissions_of_its_key(keyed_server: LiveServer) -> None:
+    with signed_in(keyed_server, keyed_server.key(Role.VIEWER, owner="alice")) as web:
         assert web.get("/api/jobs").status_code == 200
         assert web.post("/api/jobs", json=JOB).status_code == 403
         assert web.get("/api/queues").status_code == 403  # it speaks of all owners' jobs
@@ -198,20 +208,20 @@ PAGES: list[tuple[dict[str, str], bool, bool]] = [  # headers, for looking, for 
 
 @pytest.mark.parametrize(("headers", "looks", "changes"), PAGES)
 def test_the_cookie_is_accepted_only_from_pages_of_the_server(
-    locked: Served, key: str, headers: dict[str, str], *, looks: bool, changes: bool
+    keyed_server: LiveServer, key: str, headers: dict[str, str], *, looks: bool, changes: bool
 ) -> None:
-    with signed_in(locked, key) as web:
+    with signed_in(keyed_server, key) as web:
         secret = web.cookies[COOKIE]
-    said_ = {name: value.replace("{own}", locked.url) for name, value in headers.items()}
-    with locked.client(cookies={COOKIE: secret}, headers=said_) as web:
+    said_ = {name: value.replace("{own}", keyed_server.url) for name, value in headers.items()}
+    with keyed_server.client(cookies={COOKIE: secret}, headers=said_) as web:
         assert web.get("/api/jobs").status_code == (200 if looks else 401)
         assert (web.post("/api/jobs", json=JOB).status_code == 201) is changes
         web.headers["Authorization"] = f"Bearer {key}"  # which no browser sends by itself
         assert web.get("/api/jobs").status_code == 200
 
 
-def test_pages_of_other_sites_cannot_sign_in_or_out(locked: Served, key: str) -> None:
-    with signed_in(locked, key) as web:
+def test_pages_of_other_sites_cannot_sign_in_or_out(keyed_server: LiveServer, key: str) -> None:
+    with signed_in(keyed_server, key) as web:
         evil = {"Sec-Fetch-Site": "cross-site"}
         response = web.post("/api/session", json={"key": key}, headers=evil)
         assert (response.status_code, response.headers.get("set-cookie")) == (403, None)
@@ -219,19 +229,19 @@ def test_pages_of_other_sites_cannot_sign_in_or_out(locked: Served, key: str) ->
         assert web.get("/api/session").status_code == 200
 
 
-def test_a_bearer_key_overrides_the_cookie(locked: Served, key: str) -> None:
-    with signed_in(locked, key) as web:
-        admin = {"Authorization": f"Bearer {locked.key(Role.ADMIN)}"}
+def test_a_bearer_key_overrides_the_cookie(keyed_server: LiveServer, key: str) -> None:
+    with signed_in(keyed_server, key) as web:
+        admin = {"Authorization": f"Bearer {keyed_server.key(Role.ADMIN)}"}
         assert web.get("/api/session", headers=admin).json()["roles"] == ["admin"]
         wrong = {"Authorization": "Bearer nonsense"}
         assert web.get("/api/session", headers=wrong).status_code == 401
 
 
 def test_an_expired_session_is_rejected(
-    locked: Served, key: str, monkeypatch: pytest.MonkeyPatch
+    keyed_server: LiveServer, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.server.auth.sessions.LIFETIME", 0.000001)
-    with signed_in(locked, key) as web:
+    with signed_in(keyed_server, key) as web:
         assert web.get("/api/session").status_code == 401
 
 
@@ -254,42 +264,42 @@ def test_the_cookie_of_a_mounted_server_is_limited_to_its_path(tmp_path: Path) -
     app.close()
 
 
-def test_signing_in_is_audited(locked: Served) -> None:
-    token, key_id = locked.key_and_id(Role.ADMIN)
-    with signed_in(locked, token) as web:
+def test_signing_in_is_audited(keyed_server: LiveServer) -> None:
+    token, key_id = keyed_server.key_and_id(Role.ADMIN)
+    with signed_in(keyed_server, token) as web:
         [note] = web.get("/api/audit", params={"limit": 1}).json()["entries"]
         assert (note["action"], note["keyId"]) == ("sign in", key_id)
         assert token not in str(note)
 
 
-def test_unauthenticated_bodies_have_a_small_limit(locked: Served) -> None:
-    with locked.client() as web:
+def test_unauthenticated_bodies_have_a_small_limit(keyed_server: LiveServer) -> None:
+    with keyed_server.client() as web:
         response = web.post("/api/session", json={"key": "x" * 5000})
         assert (response.status_code, response.json()["code"]) == (413, "too_large")
 
 
 def test_failed_authentications_are_rate_limited_and_valid_keys_still_work(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.KEYS, auth_failure_rate=0.001, auth_failure_burst=5)
-    with serving(tmp_path, config) as served:
-        good = served.key(Role.VIEWER)
-        with served.client() as web:
+    with run_server(tmp_path, config) as server:
+        good = server.key(Role.VIEWER)
+        with server.client() as web:
             for _ in range(9):  # who shows nothing tries nothing
                 assert web.get("/api/jobs").status_code == 401
-        with served.client("wl_000000000000_" + "A" * 43) as web:
+        with server.client("wl_000000000000_" + "A" * 43) as web:
             found = [web.get("/api/jobs") for _ in range(3)]
             found += [web.post("/api/session", json={"key": "x"}) for _ in range(3)]
             assert [item.status_code for item in found] == [401] * 5 + [429]
             assert 0 < int(found[-1].headers["retry-after"]) <= 1000
             assert found[-1].json()["code"] == "rate_limited"
-        with served.client() as web:
+        with server.client() as web:
             ticket = web.get("/api/events", params={"ticket": "x" * 43})
             assert ticket.status_code == 429
             stale = {"Cookie": f"{COOKIE}={'x' * 43}"}
             assert web.get("/api/jobs", headers=stale).status_code == 429
-        with served.client(good) as web:  # from the same address
+        with server.client(good) as web:  # from the same address
             assert web.get("/api/jobs").status_code == 200
             assert web.post("/api/session").status_code == 201
-        with served.client("nonsense", headers={"X-Forwarded-For": "203.0.113.7"}) as web:
+        with server.client("nonsense", headers={"X-Forwarded-For": "203.0.113.7"}) as web:
             assert web.get("/api/jobs").status_code == 401  # another address
 
 

@@ -65,7 +65,7 @@ def until(condition: Callable[[], Any], what: str) -> Any:
     return found
 
 
-class Here:
+class RemoteSite:
     """A directory with tasks, a server of its own in another process, and commands run there."""
 
     def __init__(self, place: Path) -> None:
@@ -138,8 +138,8 @@ class Here:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
-    one = Here(tmp_path)
+def site(tmp_path: Path) -> Iterator[RemoteSite]:
+    one = RemoteSite(tmp_path)
     yield one
     one.stop()
 
@@ -147,8 +147,8 @@ def here(tmp_path: Path) -> Iterator[Here]:
 class Producer:
     """Somebody who enqueues and looks, with a key for that."""
 
-    def __init__(self, here: Here) -> None:
-        self.app = Windlass(here.url, key=here.make_key("producer"), data=here.place)
+    def __init__(self, site: RemoteSite) -> None:
+        self.app = Windlass(site.url, key=site.make_key("producer"), data=site.place)
 
         @self.app.task(name="mark")
         async def mark(number: int, gate: str | None = None) -> None: ...
@@ -168,17 +168,17 @@ class Producer:
 
 
 @pytest.mark.slow
-def test_jobs_of_a_killed_worker_are_rescued_over_http(here: Here) -> None:
-    producer, worker = Producer(here), here.make_key("worker")
-    here.serve()
+def test_jobs_of_a_killed_worker_are_rescued_over_http(site: RemoteSite) -> None:
+    producer, worker = Producer(site), site.make_key("worker")
+    site.serve()
     producer.enqueue(range(3), "gate")
-    first = here.start("worker", "tasks:app", "--lease", "10s", key=worker)
-    until(lambda: len(here.ran()) == 3, "the first attempts")
+    first = site.start("worker", "tasks:app", "--lease", "10s", key=worker)
+    until(lambda: len(site.ran()) == 3, "the first attempts")
     first.send_signal(signal.SIGKILL)
     first.wait()
-    here.start("worker", "tasks:app", "--lease", "10s", key=worker)
-    until(lambda: len(here.ran()) == 6, "the rescue")
-    (here.place / "gate").touch()
+    site.start("worker", "tasks:app", "--lease", "10s", key=worker)
+    until(lambda: len(site.ran()) == 6, "the rescue")
+    (site.place / "gate").touch()
     until(lambda: all(row.final for row in producer.rows().values()), "the end")
     for row in producer.rows().values():
         assert (row.state, row.attempt, row.crash_count) == (State.SUCCEEDED, 2, 1)
@@ -189,39 +189,39 @@ def test_jobs_of_a_killed_worker_are_rescued_over_http(here: Here) -> None:
 
 @pytest.mark.slow
 def test_a_restarted_server_loses_and_repeats_no_job(
-    here: Here,
+    site: RemoteSite,
 ) -> None:
-    producer, worker = Producer(here), here.make_key("worker")
-    server = here.serve()
+    producer, worker = Producer(site), site.make_key("worker")
+    server = site.serve()
     producer.enqueue(range(100))
     producer.enqueue(range(100, 103), "gate")
     words = ("worker", "tasks:app", "--concurrency", "4", "--lease", "60s")
-    working = here.start(*words, key=worker)
+    worker_process = site.start(*words, key=worker)
     for number in range(2):
-        until(partial(here.has_run, 10 * (number + 1)), "some work")
+        until(partial(site.has_run, 10 * (number + 1)), "some work")
         server.send_signal(signal.SIGKILL)
         server.wait()
-        server = here.serve()
+        server = site.serve()
         producer.enqueue(range(200 + 10 * number, 210 + 10 * number))
-    (here.place / "gate").touch()
+    (site.place / "gate").touch()
     expected = {*range(103), *range(200, 220)}
     until(lambda: sum(row.final for row in producer.rows().values()) == len(expected), "the end")
     found = producer.rows()
     assert found.keys() == expected
     assert {row.state for row in found.values()} == {State.SUCCEEDED}
     assert {row.attempt for row in found.values()} == {1}
-    assert sorted(here.ran()) == sorted(expected)
-    assert working.poll() is None, "the worker outlives its server"
+    assert sorted(site.ran()) == sorted(expected)
+    assert worker_process.poll() is None, "the worker outlives its server"
     producer.app.close()
 
 
 @pytest.fixture
-def ask(here: Here, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def ask(site: RemoteSite, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """A command in this process, with no settings but a server and a key."""
     for name in [name for name in os.environ if name.startswith("WINDLASS_")]:
         monkeypatch.delenv(name)
-    monkeypatch.chdir(here.place)
-    monkeypatch.setenv("WINDLASS_URL", here.url)
+    monkeypatch.chdir(site.place)
+    monkeypatch.setenv("WINDLASS_URL", site.url)
 
     def run(*words: str, key: str | None, code: int = 0) -> str:
         with monkeypatch.context() as patch:
@@ -236,13 +236,15 @@ def ask(here: Here, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
 
 @pytest.mark.slow
-def test_every_command_works_with_a_server_and_a_key(here: Here, ask: Callable[..., str]) -> None:
-    admin, viewer = here.make_key("admin"), here.make_key("viewer")
-    here.serve()
-    created = here.call("enqueue", "-A", "tasks:app", "mark", "number=1", "--json", key=admin)
+def test_every_command_works_with_a_server_and_a_key(
+    site: RemoteSite, ask: Callable[..., str]
+) -> None:
+    admin, viewer = site.make_key("admin"), site.make_key("viewer")
+    site.serve()
+    created = site.call("enqueue", "-A", "tasks:app", "mark", "number=1", "--json", key=admin)
     job = json.loads(created.stdout)["id"]
-    assert here.call("worker", "tasks:app", "--burst", key=admin).returncode == 0
-    assert here.ran() == [1]
+    assert site.call("worker", "tasks:app", "--burst", key=admin).returncode == 0
+    assert site.ran() == [1]
     assert json.loads(ask("jobs", "show", job, "--json", key=admin))["state"] == "succeeded"
     assert job in ask("jobs", "list", "--json", key=admin)
     for words in (("watch", job), ("logs", job), ("why", job)):
@@ -268,11 +270,11 @@ def test_every_command_works_with_a_server_and_a_key(here: Here, ask: Callable[.
 
 
 @pytest.mark.slow
-def test_a_worker_without_the_permission_exits_with_an_error(here: Here) -> None:
-    viewer = here.make_key("viewer")
-    here.serve()
+def test_a_worker_without_the_permission_exits_with_an_error(site: RemoteSite) -> None:
+    viewer = site.make_key("viewer")
+    site.serve()
     for key, result in ((viewer, "permission 'work'"), (None, "requires an API key")):
-        done = here.call("worker", "tasks:app", "--burst", key=key)
+        done = site.call("worker", "tasks:app", "--burst", key=key)
         assert done.returncode == 3, done.stderr
         assert result in done.stderr
         assert "Traceback" not in done.stderr
@@ -280,12 +282,12 @@ def test_a_worker_without_the_permission_exits_with_an_error(here: Here) -> None
 
 @pytest.mark.slow
 def test_a_producer_key_of_one_owner_can_enqueue_and_list(
-    here: Here, ask: Callable[..., str]
+    site: RemoteSite, ask: Callable[..., str]
 ) -> None:
     """Also where its code declares limits, which its key may not set."""
-    key = here.make_key("producer", "alice")
-    here.serve()
-    result = here.call("enqueue", "-A", "tasks:app", "mark", "number=7", "--json", key=key)
+    key = site.make_key("producer", "alice")
+    site.serve()
+    result = site.call("enqueue", "-A", "tasks:app", "mark", "number=7", "--json", key=key)
     assert result.returncode == 0, result.stderr
     created = json.loads(result.stdout)
     [listed] = json.loads(ask("jobs", "list", "--json", key=key))["jobs"]

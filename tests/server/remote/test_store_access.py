@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
-from tests.server.conftest import PATIENCE, Served, serving, until
+from tests.server.conftest import TIMEOUT, LiveServer, run_server, until
 
 from windlass.core.admission.gates import LIMIT, Limit, LimitSetting
 from windlass.core.decisions.enqueue import EnqueueStatus
@@ -132,8 +132,8 @@ def asked(verb: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(
+def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with run_server(
         tmp_path_factory.mktemp("locked"), ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)
     ) as one:
         yield one
@@ -149,23 +149,23 @@ def speak(web: httpx.Client, verb: str) -> httpx.Response:
 
 
 def remote(
-    served: Served, *roles: Role, owner: str | None = None, team: str | None = None
+    server: LiveServer, *roles: Role, owner: str | None = None, team: str | None = None
 ) -> HttpStore:
     return HttpStore(
-        HttpConfig(url=served.url, key=make_key(served, *roles, owner=owner, team=team))
+        HttpConfig(url=server.url, key=make_key(server, *roles, owner=owner, team=team))
     )
 
 
 def make_key(
-    served: Served, *roles: Role, owner: str | None = None, team: str | None = None
+    server: LiveServer, *roles: Role, owner: str | None = None, team: str | None = None
 ) -> str:
     """By the server's own event loop, so that a test on another one may ask for it."""
 
     async def make() -> str:
-        keys = ApiKeys(served.app.client().store)
+        keys = ApiKeys(server.app.client().store)
         return (await keys.create("test", roles, owner=owner, team=team))[1]
 
-    return asyncio.run_coroutine_threadsafe(make(), served.loop).result(PATIENCE)
+    return asyncio.run_coroutine_threadsafe(make(), server.loop).result(TIMEOUT)
 
 
 # -- roles
@@ -177,17 +177,17 @@ def test_every_verb_of_the_contract_has_a_permission() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_each_role_can_use_exactly_its_verbs(locked: Served, role: Role) -> None:
-    with locked.client(locked.key(role)) as web:
+def test_each_role_can_use_exactly_its_verbs(keyed_server: LiveServer, role: Role) -> None:
+    with keyed_server.client(keyed_server.key(role)) as web:
         for verb, roles in MAY.items():
             response = speak(web, verb)
             assert response.status_code == (200 if role in roles else 403), (verb, response.text)
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_scoped_key_cannot_use_verbs_about_all_jobs(locked: Served, role: Role) -> None:
+def test_a_scoped_key_cannot_use_verbs_about_all_jobs(keyed_server: LiveServer, role: Role) -> None:
     for scope in ({"owner": "alice"}, {"team": "red"}):
-        with locked.client(locked.key(role, **scope)) as web:
+        with keyed_server.client(keyed_server.key(role, **scope)) as web:
             for verb, roles in MAY.items():
                 response = speak(web, verb)
                 allowed = role in roles and verb in FOR_A_PART
@@ -197,11 +197,16 @@ def test_a_scoped_key_cannot_use_verbs_about_all_jobs(locked: Served, role: Role
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_why_and_rotate_check_permissions_and_scope(locked: Served, role: Role) -> None:
-    async with remote(locked, Role.PRODUCER) as store:
+async def test_why_and_rotate_check_permissions_and_scope(
+    keyed_server: LiveServer, role: Role
+) -> None:
+    async with remote(keyed_server, Role.PRODUCER) as store:
         mine, others = make_job(queue="asked", owner="eve"), make_job(queue="asked")
         await store.enqueue([mine, others])
-    async with remote(locked, role) as all_, remote(locked, role, owner="eve") as part:
+    async with (
+        remote(keyed_server, role) as all_,
+        remote(keyed_server, role, owner="eve") as part,
+    ):
         for item in (all_, part):
             assert (await item.why(mine.id)).job_id == mine.id
             assert await _is_let(item.rotate()) is (item is all_ and role in SERVER_VERBS["rotate"])
@@ -210,8 +215,8 @@ async def test_why_and_rotate_check_permissions_and_scope(locked: Served, role: 
             await part.why(others.id)
 
 
-def test_every_verb_requires_a_key(locked: Served) -> None:
-    with locked.client() as web:
+def test_every_verb_requires_a_key(keyed_server: LiveServer) -> None:
+    with keyed_server.client() as web:
         for verb in MAY:
             assert speak(web, verb).status_code == 401
         for verb in SERVER_VERBS:
@@ -219,8 +224,13 @@ def test_every_verb_requires_a_key(locked: Served) -> None:
 
 
 @pytest.mark.parametrize("role", sorted(FOR_JOBS - FOR_WORK))
-async def test_only_workers_can_settle_rescue_and_record(locked: Served, role: Role) -> None:
-    async with remote(locked, Role.ADMIN) as store, remote(locked, role) as other_client:
+async def test_only_workers_can_settle_rescue_and_record(
+    keyed_server: LiveServer, role: Role
+) -> None:
+    async with (
+        remote(keyed_server, Role.ADMIN) as store,
+        remote(keyed_server, role) as other_client,
+    ):
         [job] = [make_job(queue=f"of {role}")]
         await store.enqueue([job])
         row = await claim_one(store, job.queue)
@@ -239,8 +249,11 @@ async def test_only_workers_can_settle_rescue_and_record(locked: Served, role: R
         await store.apply([transitions[0]])
 
 
-async def test_only_workers_see_lease_tokens(locked: Served) -> None:
-    async with remote(locked, Role.WORKER) as worker, remote(locked, Role.PRODUCER) as producer:
+async def test_only_workers_see_lease_tokens(keyed_server: LiveServer) -> None:
+    async with (
+        remote(keyed_server, Role.WORKER) as worker,
+        remote(keyed_server, Role.PRODUCER) as producer,
+    ):
         job = make_job(queue="tokens", unique_key="tokens")
         await producer.enqueue([job])
         row = await claim_one(worker, "tokens")
@@ -271,10 +284,10 @@ async def _some(store: HttpStore, job_id: UUID) -> Any:
 # -- whose jobs
 
 
-async def test_a_job_of_another_owner_counts_as_missing(locked: Served) -> None:
-    alice = remote(locked, Role.OPERATOR, Role.PRODUCER, owner="alice")
-    bob = remote(locked, Role.OPERATOR, Role.PRODUCER, owner="bob")
-    async with alice, bob, remote(locked, Role.WORKER) as worker:
+async def test_a_job_of_another_owner_counts_as_missing(keyed_server: LiveServer) -> None:
+    alice = remote(keyed_server, Role.OPERATOR, Role.PRODUCER, owner="alice")
+    bob = remote(keyed_server, Role.OPERATOR, Role.PRODUCER, owner="bob")
+    async with alice, bob, remote(keyed_server, Role.WORKER) as worker:
         parent, child = make_job(queue="a", flow_id=uuid7()), make_job(queue="a", hold=True)
         [first] = await alice.enqueue([parent])
         assert first.row is not None
@@ -314,10 +327,10 @@ async def test_a_job_of_another_owner_counts_as_missing(locked: Served) -> None:
         await worker.apply([settle(row, Succeeded(), random=no_jitter)])
 
 
-async def test_a_key_of_an_owner_enqueues_only_for_that_owner(locked: Served) -> None:
+async def test_a_key_of_an_owner_enqueues_only_for_that_owner(keyed_server: LiveServer) -> None:
     async with (
-        remote(locked, Role.PRODUCER, owner="carol", team="blue") as carol,
-        remote(locked, Role.PRODUCER, owner="dora") as dora,
+        remote(keyed_server, Role.PRODUCER, owner="carol", team="blue") as carol,
+        remote(keyed_server, Role.PRODUCER, owner="dora") as dora,
     ):
         foreign = make_job(flow_id=uuid7())
         await dora.enqueue([foreign])
@@ -355,10 +368,12 @@ async def test_a_key_of_an_owner_enqueues_only_for_that_owner(locked: Served) ->
         assert [item.status for item in both] == [EnqueueStatus.CREATED] * 2
 
 
-async def test_a_job_of_another_team_is_never_returned_as_a_duplicate(locked: Served) -> None:
+async def test_a_job_of_another_team_is_never_returned_as_a_duplicate(
+    keyed_server: LiveServer,
+) -> None:
     async with (
-        remote(locked, Role.PRODUCER, team="green") as green,
-        remote(locked, Role.PRODUCER, team="grey") as grey,
+        remote(keyed_server, Role.PRODUCER, team="green") as green,
+        remote(keyed_server, Role.PRODUCER, team="grey") as grey,
     ):
         first = make_job(request_id="same", unique_key="same")
         await green.enqueue([first])
@@ -370,10 +385,12 @@ async def test_a_job_of_another_team_is_never_returned_as_a_duplicate(locked: Se
         assert isinstance(response.error, NotFoundError)
 
 
-async def test_debounce_does_not_replace_a_job_of_another_team(locked: Served) -> None:
+async def test_debounce_does_not_replace_a_job_of_another_team(
+    keyed_server: LiveServer,
+) -> None:
     async with (
-        remote(locked, Role.PRODUCER, team="green") as green,
-        remote(locked, Role.PRODUCER, team="grey") as grey,
+        remote(keyed_server, Role.PRODUCER, team="green") as green,
+        remote(keyed_server, Role.PRODUCER, team="grey") as grey,
     ):
         first = make_job(unique_key="waiting")
         await green.enqueue([first])
@@ -387,9 +404,9 @@ async def test_debounce_does_not_replace_a_job_of_another_team(locked: Served) -
 # -- small data
 
 
-async def test_secret_records_are_not_accessible(locked: Served) -> None:
+async def test_secret_records_are_not_accessible(keyed_server: LiveServer) -> None:
     for role in ROLES:
-        async with remote(locked, role) as store:
+        async with remote(keyed_server, role) as store:
             put = Put(kind=TICKET, key="x", value=b"{}")
             for call in (
                 store.list_records(TICKET),
@@ -431,9 +448,12 @@ WRITE = {
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_each_record_kind_has_its_permissions(locked: Served, role: Role) -> None:
+async def test_each_record_kind_has_its_permissions(keyed_server: LiveServer, role: Role) -> None:
     limit = LimitSetting(override=Limit(concurrency=9)).encode()
-    async with remote(locked, role) as store, remote(locked, role, owner="eve") as part:
+    async with (
+        remote(keyed_server, role) as store,
+        remote(keyed_server, role, owner="eve") as part,
+    ):
         for kind, readers in READ.items():
             writers = WRITE[kind]
             key = "queue:nowhere" if kind == LIMIT else f"of-{role}"
@@ -463,8 +483,8 @@ async def _is_let(call: Awaitable[Any]) -> bool:
 # -- what is on record
 
 
-async def test_actions_through_the_store_protocol_are_audited(locked: Served) -> None:
-    async with remote(locked, Role.ADMIN) as store:
+async def test_actions_through_the_store_protocol_are_audited(keyed_server: LiveServer) -> None:
+    async with remote(keyed_server, Role.ADMIN) as store:
         held, ended = make_job(queue="noted", hold=True), make_job(queue="noted")
         await store.enqueue([held, ended])
         await store.apply([submit(held.id)])
@@ -491,8 +511,8 @@ async def test_actions_through_the_store_protocol_are_audited(locked: Served) ->
     ]
 
 
-async def test_audit_entries_can_be_added_but_not_changed(locked: Served) -> None:
-    async with remote(locked, Role.ADMIN) as store:
+async def test_audit_entries_can_be_added_but_not_changed(keyed_server: LiveServer) -> None:
+    async with remote(keyed_server, Role.ADMIN) as store:
         await AuditLog(store).append(None, "me", "look", "there")
         [entry] = await store.list_records(AUDIT, limit=1)
         [response] = await store.put_records([Put(kind=AUDIT, key=entry.key, value=b"{}")])
@@ -504,18 +524,20 @@ async def test_audit_entries_can_be_added_but_not_changed(locked: Served) -> Non
 
 
 @pytest.mark.parametrize("version", [None, "0", "2", "x" * 99])
-def test_another_protocol_version_is_rejected(locked: Served, version: str | None) -> None:
-    with locked.client(locked.key(Role.ADMIN)) as web:
+def test_another_protocol_version_is_rejected(
+    keyed_server: LiveServer, version: str | None
+) -> None:
+    with keyed_server.client(keyed_server.key(Role.ADMIN)) as web:
         for verb in (*MAY, *SERVER_VERBS):
             headers = {} if version is None else {wire_format.PROTOCOL_HEADER: version}
             response = web.post(f"{wire_format.PATH}/{verb}", content=b"{}", headers=headers)
             assert (response.status_code, response.json()["code"]) == (400, "protocol")
 
 
-def test_malformed_store_requests_are_rejected(locked: Served) -> None:
+def test_malformed_store_requests_are_rejected(keyed_server: LiveServer) -> None:
     headers = {wire_format.PROTOCOL_HEADER: wire_format.PROTOCOL}
     wrong: list[Any] = [None, [], 5, {"jobs": 5}, {"ids": ["x"]}, {"claim": {}}, {"query": []}]
-    with locked.client(locked.key(Role.ADMIN)) as web:
+    with keyed_server.client(keyed_server.key(Role.ADMIN)) as web:
         for verb in (*MAY, "tail"):
             for body in [b"", b"{", b"\xff", *(json.dumps(item).encode() for item in wrong)]:
                 response = web.post(f"{wire_format.PATH}/{verb}", content=body, headers=headers)
@@ -539,7 +561,7 @@ def test_malformed_store_requests_are_rejected(locked: Served) -> None:
 
 
 async def test_a_disconnect_cancels_the_wait_of_a_worker(
-    locked: Served, monkeypatch: pytest.MonkeyPatch
+    keyed_server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their wait ends with them, not when its time is over."""
     monkeypatch.setattr("windlass.server.routes.store_protocol.MAX_WAIT", 1000.0)
@@ -548,9 +570,9 @@ async def test_a_disconnect_cancels_the_wait_of_a_worker(
         return sum("StoreWakeups.wait" in str(task.get_coro()) for task in asyncio.all_tasks())
 
     def count() -> int:
-        return asyncio.run_coroutine_threadsafe(waits(), locked.loop).result(PATIENCE)
+        return asyncio.run_coroutine_threadsafe(waits(), keyed_server.loop).result(TIMEOUT)
 
-    async with remote(locked, Role.WORKER) as store:
+    async with remote(keyed_server, Role.WORKER) as store:
         await claim_all(store, "nothing")
         waiting = asyncio.ensure_future(store.wait(["nothing"], 1000))
         await asyncio.to_thread(until, lambda: count() == 1, "the wait")
@@ -559,29 +581,31 @@ async def test_a_disconnect_cancels_the_wait_of_a_worker(
 
 
 async def test_a_shutdown_ends_the_waits_of_workers(tmp_path: Any) -> None:
-    with serving(tmp_path, ServerConfig(auth=AuthMode.OPEN)) as one:
+    with run_server(tmp_path, ServerConfig(auth=AuthMode.OPEN)) as one:
         store = HttpStore(HttpConfig(url=one.url, connect_retries=()))
         await claim_all(store)
         waiting = asyncio.ensure_future(store.wait(["default"], 60))
         await asyncio.sleep(0.05)
         await asyncio.to_thread(one.stop)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             with pytest.raises(StoreUnavailableError):
                 await waiting
         await store.close()
 
 
-async def test_a_permission_error_names_the_key_and_the_solution(locked: Served) -> None:
-    key = make_key(locked, Role.VIEWER)
+async def test_a_permission_error_names_the_key_and_the_solution(
+    keyed_server: LiveServer,
+) -> None:
+    key = make_key(keyed_server, Role.VIEWER)
     name = key.split("_")[1]
-    async with HttpStore(HttpConfig(url=locked.url, key=key)) as store:
+    async with HttpStore(HttpConfig(url=keyed_server.url, key=key)) as store:
         with pytest.raises(
             StoreDeniedError, match=f"denied this to key {name}: this needs the permission 'work'"
         ):
             await store.due(1)
-    async with HttpStore(HttpConfig(url=locked.url, key=f"wl_{name}_{'x' * 43}")) as store:
+    async with HttpStore(HttpConfig(url=keyed_server.url, key=f"wl_{name}_{'x' * 43}")) as store:
         with pytest.raises(StoreDeniedError, match=f"rejected key {name}: .*WINDLASS_KEY"):
             await store.ping()
-    async with HttpStore(HttpConfig(url=locked.url)) as store:
+    async with HttpStore(HttpConfig(url=keyed_server.url)) as store:
         with pytest.raises(StoreDeniedError, match="requires an API key: set WINDLASS_KEY"):
             await store.ping()

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from tests.server.conftest import Served, enqueue, said, serving, until
+from tests.server.conftest import LiveServer, enqueue, read_messages, run_server, until
 
 from windlass.core.clock import SECOND, SystemClock
 from windlass.core.decisions.outcome import sweep
@@ -24,20 +24,20 @@ T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
-def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("far")) as one:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with run_server(tmp_path_factory.mktemp("far")) as one:
         yield one
 
 
 @pytest.fixture
-def worker(far: Served) -> Iterator[httpx.Client]:
-    with far.client(far.key(Role.WORKER)) as client:
+def worker(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client(server.key(Role.WORKER)) as client:
         yield client
 
 
 @pytest.fixture
-def admin(far: Served) -> Iterator[httpx.Client]:
-    with far.client(far.key(Role.ADMIN)) as client:
+def admin(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client(server.key(Role.ADMIN)) as client:
         yield client
 
 
@@ -96,7 +96,9 @@ def test_a_remote_worker_claims_reports_and_settles_a_job(
     assert response == {"status": "applied", "state": "succeeded", "problem": None}
     job = admin.get(f"/api/jobs/{job_id}").json()
     assert (job["state"], job["result"], job["worker"]) == ("succeeded", {"sum": 1}, "go-1")
-    events = said(admin.get(f"/api/jobs/{job_id}/events", headers={"Accept": "text/event-stream"}))
+    events = read_messages(
+        admin.get(f"/api/jobs/{job_id}/events", headers={"Accept": "text/event-stream"})
+    )
     progress = next(event for event in events if event.type == "step-progress")
     assert (progress.data["progressPct"], progress.data["phase"]) == (40, "tts")
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
@@ -142,11 +144,13 @@ def test_a_repeated_settle_returns_the_same_result(
     assert tell(worker, "settle", token, outcome="succeeded", result=1) == first
 
 
-def test_a_claim_waits_for_a_job(far: Served, admin: httpx.Client, worker: httpx.Client) -> None:
+def test_a_claim_waits_for_a_job(
+    server: LiveServer, admin: httpx.Client, worker: httpx.Client
+) -> None:
     queue, found = f"far-{uuid4()}", list[dict[str, Any]]()
     waits = Thread(target=lambda: found.extend(claim(worker, queue, wait=20)))
     waits.start()
-    until(lambda: far.context.hub.long_polls, "the claim waits")
+    until(lambda: server.context.hub.long_polls, "the claim waits")
 
     job = enqueue(admin, "add", {"queue": queue}, a=1)
 
@@ -155,14 +159,14 @@ def test_a_claim_waits_for_a_job(far: Served, admin: httpx.Client, worker: httpx
 
 
 def test_a_waiting_claim_gets_no_job_after_its_key_is_revoked(
-    far: Served, admin: httpx.Client
+    server: LiveServer, admin: httpx.Client
 ) -> None:
-    token, key_id = far.key_and_id(Role.WORKER)
+    token, key_id = server.key_and_id(Role.WORKER)
     queue, found = f"far-{uuid4()}", list[dict[str, Any]]()
-    with far.client(token) as revoked:
+    with server.client(token) as revoked:
         waits = Thread(target=lambda: found.append({"jobs": claim(revoked, queue, wait=20)}))
         waits.start()
-        until(lambda: far.context.hub.long_polls, "the claim waits")
+        until(lambda: server.context.hub.long_polls, "the claim waits")
         assert admin.delete(f"/api/keys/{key_id}").status_code in {200, 204}
         waits.join(15)
     job = enqueue(admin, "add", {"queue": queue}, a=1)
@@ -170,11 +174,11 @@ def test_a_waiting_claim_gets_no_job_after_its_key_is_revoked(
     assert state(admin, job["id"]) == "queued"
 
 
-def test_task_tokens_of_a_revoked_key_are_rejected(far: Served, admin: httpx.Client) -> None:
-    token, key_id = far.key_and_id(Role.WORKER)
-    with far.client(token) as revoked:
+def test_task_tokens_of_a_revoked_key_are_rejected(server: LiveServer, admin: httpx.Client) -> None:
+    token, key_id = server.key_and_id(Role.WORKER)
+    with server.client(token) as revoked:
         job_id, task_token = start(admin, revoked)
-    with far.client(far.key(Role.WORKER)) as other, far.client(task_token) as alone:
+    with server.client(server.key(Role.WORKER)) as other, server.client(task_token) as alone:
         assert tell(alone, "extend", None)["status"] == "applied"
         admin.delete(f"/api/keys/{key_id}")
         extend: dict[str, Any] = {"tasks": [{}]}
@@ -338,26 +342,26 @@ def test_a_worker_that_claims_is_listed(admin: httpx.Client, worker: httpx.Clien
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.PRODUCER, Role.OPERATOR])
-def test_other_roles_cannot_claim_jobs(far: Served, role: Role) -> None:
-    with far.client(far.key(role)) as client:
+def test_other_roles_cannot_claim_jobs(server: LiveServer, role: Role) -> None:
+    with server.client(server.key(role)) as client:
         body = {"worker": "x", "queues": {QUEUE: 1}, "tasks": ["add"]}
 
         assert client.post("/api/worker/claim", json=body).status_code == 403
 
 
-def test_a_worker_key_of_one_owner_cannot_claim_jobs(far: Served) -> None:
-    with far.client(far.key(Role.WORKER, owner="ann")) as client:
+def test_a_worker_key_of_one_owner_cannot_claim_jobs(server: LiveServer) -> None:
+    with server.client(server.key(Role.WORKER, owner="ann")) as client:
         body = {"worker": "x", "queues": {QUEUE: 1}, "tasks": ["add"]}
 
         assert client.post("/api/worker/claim", json=body).status_code == 403
 
 
 def test_a_task_token_authorizes_only_its_attempt(
-    far: Served, admin: httpx.Client, worker: httpx.Client
+    server: LiveServer, admin: httpx.Client, worker: httpx.Client
 ) -> None:
     job_id, token = start(admin, worker)
     other_id, other = start(admin, worker)
-    with far.client(token) as alone:
+    with server.client(token) as alone:
         record = {"n": 1, "type": "log", "data": {"level": "info", "message": "me"}}
         assert tell(alone, "record", None, records=[record])["status"] == "applied"
         extended = tell(alone, "extend", None)
@@ -378,23 +382,23 @@ def test_a_task_token_authorizes_only_its_attempt(
 # -- whose lease is gone
 
 
-def taken_back(far: Served, job_id: str) -> bool:
+def taken_back(server: LiveServer, job_id: str) -> bool:
     """What a sweep does once a lease ran out; whether it has."""
 
     async def sweeps() -> bool:
-        store = far.app.client().store
+        store = server.app.client().store
         rows = [row for row in await store.expired(100) if str(row.id) == job_id]
         responses = await store.apply([sweep(row, random=random.random) for row in rows])
         return any(response.applied for response in responses)
 
-    return far.app.sync.call(sweeps())
+    return server.app.sync.call(sweeps())
 
 
 def test_a_valid_token_of_a_stale_lease_is_rejected(
-    far: Served, admin: httpx.Client, worker: httpx.Client
+    server: LiveServer, admin: httpx.Client, worker: httpx.Client
 ) -> None:
     job_id, old = start(admin, worker, lease=0.001)
-    until(lambda: taken_back(far, job_id), "the lease ran out")
+    until(lambda: taken_back(server, job_id), "the lease ran out")
     [again] = claim(worker, admin.get(f"/api/jobs/{job_id}").json()["queue"])
     record = {"n": 9, "type": "log", "data": {"level": "info", "message": "a ghost"}}
 
@@ -413,29 +417,29 @@ def test_a_valid_token_of_a_stale_lease_is_rejected(
     assert admin.get(f"/api/jobs/{job_id}").json()["result"] == "me"
 
 
-async def signing(far: Served, use: Callable[[TokenSigner], Awaitable[T]]) -> T:
-    store = far.app.client().store
+async def signing(server: LiveServer, use: Callable[[TokenSigner], Awaitable[T]]) -> T:
+    store = server.app.client().store
     return await use(TokenSigner(lambda: store))
 
 
-def read(far: Served, token: str) -> TaskToken | None:
-    return far.app.sync.call(signing(far, lambda its: its.read(token)))
+def read(server: LiveServer, token: str) -> TaskToken | None:
+    return server.app.sync.call(signing(server, lambda its: its.read(token)))
 
 
-def sign(far: Served, token: TaskToken) -> str:
-    return far.app.sync.call(signing(far, lambda its: its.sign(token)))
+def sign(server: LiveServer, token: TaskToken) -> str:
+    return server.app.sync.call(signing(server, lambda its: its.sign(token)))
 
 
 def test_an_expired_task_token_is_rejected(
-    far: Served, admin: httpx.Client, worker: httpx.Client
+    server: LiveServer, admin: httpx.Client, worker: httpx.Client
 ) -> None:
     job_id, token = start(admin, worker)
-    held = read(far, token)
+    held = read(server, token)
     assert held is not None
-    past = sign(far, replace(held, expires_at=SystemClock().now() - SECOND))
+    past = sign(server, replace(held, expires_at=SystemClock().now() - SECOND))
 
     refused = tell(worker, "settle", past, outcome="succeeded")
-    with far.client(past) as alone:
+    with server.client(past) as alone:
         response = alone.post("/api/worker/extend", json={"tasks": [{}]})
 
     assert refused["status"] == "refused"
@@ -445,29 +449,29 @@ def test_an_expired_task_token_is_rejected(
 
 
 def test_a_signed_token_of_another_lease_is_stale(
-    far: Served, admin: httpx.Client, worker: httpx.Client
+    server: LiveServer, admin: httpx.Client, worker: httpx.Client
 ) -> None:
     _, token = start(admin, worker)
-    held = read(far, token)
+    held = read(server, token)
     assert held is not None
     for lease in (
         replace(held.lease, token=uuid4()),
         replace(held.lease, fence=held.lease.fence + 1),
     ):
-        forged = sign(far, replace(held, lease=lease))
+        forged = sign(server, replace(held, lease=lease))
         assert tell(worker, "settle", forged, outcome="succeeded")["status"] == "stale"
 
 
 def test_a_token_stays_valid_for_one_rotation_of_the_signing_key(
-    far: Served, admin: httpx.Client, worker: httpx.Client
+    server: LiveServer, admin: httpx.Client, worker: httpx.Client
 ) -> None:
     _, token = start(admin, worker)
 
     def rotate() -> None:
-        far.app.sync.call(signing(far, TokenSigner.rotate))
+        server.app.sync.call(signing(server, TokenSigner.rotate))
 
     rotate()
-    assert read(far, token) is not None
+    assert read(server, token) is not None
     rotate()
 
-    assert read(far, token) is None
+    assert read(server, token) is None

@@ -13,18 +13,18 @@ from fastapi import FastAPI
 from tests.js.proxy import Proxy
 from tests.server.conftest import (
     STREAM,
-    Said,
-    Served,
+    LiveServer,
+    SseMessage,
     enqueue,
     exists,
     make_app,
     messages,
-    opened,
-    said,
-    serving,
+    read_messages,
+    run_server,
     until,
+    wait_for_file,
 )
-from tests.server.stream_faults import Meddled, disorder
+from tests.server.stream_faults import FaultyStreams, reorder_and_repeat
 
 from windlass import Context, InvalidInput, Windlass, fixed
 
@@ -53,7 +53,7 @@ def make(place: Path) -> Windlass:
         for percent in (10, 30, 20, 40):
             ctx.progress(percent)
             await ctx.flush()
-        await opened(gate)
+        await wait_for_file(gate)
         ctx.progress(90)
         ctx.warn("nearly")
         await ctx.flush()
@@ -100,7 +100,7 @@ def _speak(app: Windlass) -> None:
         if end == "failed":
             raise InvalidInput("no voice left")
         if end == "canceled":
-            await opened("/never")
+            await wait_for_file("/never")
 
 
 def add(file: str, word: str) -> None:
@@ -109,50 +109,52 @@ def add(file: str, word: str) -> None:
 
 
 def around(api: FastAPI) -> FastAPI:
-    """The server, and at `/disorder` the same with a line that mixes up what it carries."""
+    """Mount the server at `/`, and at `/disorder` with streams that reorder and repeat events."""
     outer = FastAPI()
     outer.state.server_context = api.state.server_context
-    outer.mount("/disorder", Meddled(api, disorder))
+    outer.mount("/disorder", FaultyStreams(api, reorder_and_repeat))
     outer.mount("/", api)
     return outer
 
 
 @pytest.fixture(scope="module")
-def aura(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    place = tmp_path_factory.mktemp("aura")
-    with serving(place, worker=True, app=make(place), around=around) as one:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    place = tmp_path_factory.mktemp("server")
+    with run_server(place, worker=True, app=make(place), around=around) as one:
         yield one
 
 
 @pytest.fixture
-def web(aura: Served) -> Iterator[httpx.Client]:
-    with aura.client() as one:
+def web(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client() as one:
         yield one
 
 
 @pytest.fixture
-def line(aura: Served) -> Iterator[Proxy]:
+def line(server: LiveServer) -> Iterator[Proxy]:
     """A line to the server that can be cut."""
-    with Proxy(aura.url) as one:
+    with Proxy(server.url) as one:
         yield one
 
 
-def read(web: httpx.Client, job_id: str, last: str | None = None) -> list[Said]:
+def read(web: httpx.Client, job_id: str, last: str | None = None) -> list[SseMessage]:
     """A stream, from its first event or behind the last that one has, to its end."""
     headers = STREAM | ({} if last is None else {"Last-Event-ID": last})
     with web.stream("GET", f"/api/jobs/{job_id}/events", headers=headers) as response:
-        return said(response)
+        return read_messages(response)
 
 
 @contextmanager
-def reading(web: httpx.Client, url: str, last: str | None = None) -> Iterator[Iterator[Said]]:
+def reading(web: httpx.Client, url: str, last: str | None = None) -> Iterator[Iterator[SseMessage]]:
     """The events of a stream that may break."""
     headers = STREAM | ({} if last is None else {"Last-Event-ID": last})
     with web.stream("GET", url, headers=headers) as response:
-        yield (message for message in messages(response) if isinstance(message, Said))
+        yield (message for message in messages(response) if isinstance(message, SseMessage))
 
 
-def ended(web: httpx.Client, task: str, **arguments: Any) -> tuple[dict[str, Any], list[Said]]:
+def ended(
+    web: httpx.Client, task: str, **arguments: Any
+) -> tuple[dict[str, Any], list[SseMessage]]:
     """A job that has come to its end, and all that its stream told."""
     job = enqueue(web, task, **arguments)["id"]
     found = read(web, job)
@@ -166,12 +168,12 @@ def at_forty(web: httpx.Client, tmp_path: Path) -> str:
     return job
 
 
-def places(aura: Served, job: str) -> list[str]:
+def places(server: LiveServer, job: str) -> list[str]:
     """The directories that a job may have."""
-    return [str(aura.app._workspaces.data / kind / job) for kind in ("temp", "proxy")]
+    return [str(server.app._workspaces.data / kind / job) for kind in ("temp", "proxy")]
 
 
-def percents(found: list[Said]) -> list[int]:
+def percents(found: list[SseMessage]) -> list[int]:
     """As they were told, one after the other."""
     result = (item.data.get("progressPct", item.data.get("percent")) for item in found)
     return [percent for percent in result if percent is not None]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.server.conftest import enqueue, make_app, serving, wait_for
+from tests.server.conftest import enqueue, make_app, run_server, wait_for
 from tests.server.resilience.conftest import read
 
 from windlass.core.errors import StoreUnavailableError
@@ -51,8 +51,8 @@ def test_a_store_failure_ends_the_stream_with_an_error_event(tmp_path: Path) -> 
     store.away.set()
     with (
         app.replace_store(store, tmp_path / "data"),
-        serving(tmp_path, app=app) as served,
-        served.client() as web,
+        run_server(tmp_path, app=app) as server,
+        server.client() as web,
     ):
         job = enqueue(web, "add", a=1)
         [result] = read(web, job["id"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.conftest import Served, enqueue, exists, until, wait_for
+from tests.server.conftest import LiveServer, enqueue, exists, until, wait_for
 from tests.server.resilience.conftest import at_forty, ended, percents, places, read
 
 REPORTED = [0, 10, 25, 20, 30, 28, 50, 75, 100, 95]
@@ -58,16 +58,16 @@ def test_03_a_report_is_clamped_to_0_to_100_and_a_lower_one_is_ignored(
 
 
 def test_04_the_files_of_a_job_are_removed_at_its_end(
-    aura: Served, web: httpx.Client, tmp_path: Path
+    server: LiveServer, web: httpx.Client, tmp_path: Path
 ) -> None:
     job = at_forty(web, tmp_path)
-    assert all(exists(place) for place in places(aura, job))
+    assert all(exists(place) for place in places(server, job))
     (tmp_path / "gate").touch()
     read(web, job)
-    until(lambda: not any(exists(place) for place in places(aura, job)), "they are removed")
+    until(lambda: not any(exists(place) for place in places(server, job)), "they are removed")
     without, _ = ended(web, "add", a=1)
     assert without["state"] == "succeeded"
-    assert not any(exists(place) for place in places(aura, without["id"]))
+    assert not any(exists(place) for place in places(server, without["id"]))
 
 
 def test_05_timestamps_are_in_order_for_a_success_and_a_cancel(

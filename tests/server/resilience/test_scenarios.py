@@ -11,7 +11,7 @@ from uuid import UUID
 import httpx
 import pytest
 from tests.js.proxy import Proxy
-from tests.server.conftest import Said, Served, exists, wait_for
+from tests.server.conftest import LiveServer, SseMessage, exists, wait_for
 from tests.server.resilience.conftest import at_forty, ended, percents, places, read, reading
 
 from windlass.stores.http import HttpConfig, HttpStore
@@ -23,7 +23,7 @@ def test_a_disconnected_client_resumes_without_loss_or_repetition(
     """A long job; the network goes; the job goes on; the network comes back."""
     job = at_forty(web, tmp_path)
     url = f"{line.url}/api/jobs/{job}/events"
-    seen: list[Said] = []
+    seen: list[SseMessage] = []
 
     def follow() -> None:
         with reading(web, url) as stream:
@@ -50,14 +50,14 @@ def test_a_disconnected_client_resumes_without_loss_or_repetition(
 
 
 def test_a_job_canceled_at_40_percent_leaves_no_files(
-    aura: Served, web: httpx.Client, tmp_path: Path
+    server: LiveServer, web: httpx.Client, tmp_path: Path
 ) -> None:
     job = at_forty(web, tmp_path)
-    assert all(exists(place) for place in places(aura, job))
+    assert all(exists(place) for place in places(server, job))
     response = web.post(f"/api/jobs/{job}/cancel", json={"reason": "enough"}).json()
     assert (response["status"], response["cleanupScheduled"]) == ("requested", True)
     found = read(web, job)
-    assert not any(exists(place) for place in places(aura, job))  # before it is told as canceled
+    assert not any(exists(place) for place in places(server, job))  # before it is told as canceled
     result = web.get(f"/api/jobs/{job}").json()
     assert (result["state"], result["percent"]) == ("canceled", 40)
     assert result["endedAt"] == result["canceledAt"] is not None
@@ -66,7 +66,7 @@ def test_a_job_canceled_at_40_percent_leaves_no_files(
 
 
 def test_progress_never_decreases_when_events_arrive_out_of_order(
-    aura: Served, web: httpx.Client, caplog: pytest.LogCaptureFixture
+    server: LiveServer, web: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What comes too early or again is refused, and logged; in the end all is there."""
     job, found = ended(web, "reports", percents=[10, 30, 20, 40, 90])
@@ -74,7 +74,7 @@ def test_progress_never_decreases_when_events_arrive_out_of_order(
     async def at_once(_: float) -> None: ...
 
     async def follow() -> list[dict[str, Any]]:
-        config = HttpConfig(url=f"{aura.url}/disorder", sleep=at_once)
+        config = HttpConfig(url=f"{server.url}/disorder", sleep=at_once)
         async with HttpStore(config) as store:
             return [dict(event.data) async for event in store.tail(UUID(job["id"]))]
 

@@ -12,7 +12,15 @@ from uuid import UUID
 import httpx
 import pytest
 from tests.js.proxy import Proxy
-from tests.server.conftest import STREAM, Served, enqueue, make_app, messages, serving, wait_for
+from tests.server.conftest import (
+    STREAM,
+    LiveServer,
+    enqueue,
+    make_app,
+    messages,
+    run_server,
+    wait_for,
+)
 from tests.server.resilience.conftest import at_forty, ended, read, reading
 
 from windlass.core.errors import StoreUnavailableError
@@ -43,12 +51,12 @@ def test_01_event_ids_increase(web: httpx.Client) -> None:
 
 
 def test_02_progress_never_decreases_when_events_arrive_out_of_order(
-    aura: Served, web: httpx.Client
+    server: LiveServer, web: httpx.Client
 ) -> None:
     job, found = ended(web, "reports", percents=[0, 10, 25, 20, 30, 28, 50, 100])
 
     async def follow() -> list[Any]:
-        config = HttpConfig(url=f"{aura.url}/disorder", sleep=at_once)
+        config = HttpConfig(url=f"{server.url}/disorder", sleep=at_once)
         async with HttpStore(config) as store:
             return [event async for event in store.tail(UUID(job["id"]))]
 
@@ -76,7 +84,7 @@ def test_03_a_client_with_the_last_event_id_gets_the_following_events(
 def test_04_a_stream_without_events_sends_keepalive_comments(tmp_path: Path) -> None:
     assert ServerConfig().keepalive == 10
     config = ServerConfig(auth=AuthMode.LOCAL, keepalive=0.1)
-    with serving(tmp_path, config, app=make_app(tmp_path)) as served, served.client() as web:
+    with run_server(tmp_path, config, app=make_app(tmp_path)) as server, server.client() as web:
         url = f"/api/jobs/{enqueue(web, 'add', a=1)['id']}/events"
         with web.stream("GET", url, headers=STREAM) as response:
             comments = (message for message in messages(response) if isinstance(message, str))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
-from tests.server.conftest import Served, enqueue, serving, wait_for
+from tests.server.conftest import LiveServer, enqueue, run_server, wait_for
 
 from windlass.core.ids import uuid7
 from windlass.server.auth.api_keys import Role
@@ -17,8 +17,8 @@ def states(web: httpx.Client, queue: str) -> list[str]:
     return [job["state"] for job in response.json()["jobs"]]
 
 
-def test_a_bulk_cancel_affects_only_matching_jobs(served: Served) -> None:
-    with served.client() as web:
+def test_a_bulk_cancel_affects_only_matching_jobs(server: LiveServer) -> None:
+    with server.client() as web:
         for number in range(7):
             enqueue(web, "add", {"queue": "many"}, a=number)
         enqueue(web, "add", {"queue": "few"}, a=1)
@@ -31,8 +31,8 @@ def test_a_bulk_cancel_affects_only_matching_jobs(served: Served) -> None:
         assert web.get(f"/api/jobs/{job['id']}").json()["cancelReason"] == "moved"
 
 
-def test_a_job_whose_state_forbids_the_action_is_reported_as_refused(served: Served) -> None:
-    with served.client() as web:
+def test_a_job_whose_state_forbids_the_action_is_reported_as_refused(server: LiveServer) -> None:
+    with server.client() as web:
         one = enqueue(web, "add", {"queue": "mixed"}, a=1)
         enqueue(web, "add", {"queue": "mixed", "hold": True}, a=2)
         body = {"action": "submit", "filter": {"queue": ["mixed"]}}
@@ -41,8 +41,8 @@ def test_a_job_whose_state_forbids_the_action_is_reported_as_refused(served: Ser
         assert [(job["id"], job["code"]) for job in result["refused"]] == [(one["id"], "conflict")]
 
 
-def test_a_bulk_action_continues_with_the_cursor(served: Served) -> None:
-    with served.client() as web:
+def test_a_bulk_action_continues_with_the_cursor(server: LiveServer) -> None:
+    with server.client() as web:
         for number in range(5):
             enqueue(web, "add", {"queue": "long"}, a=number)
         body = {"action": "cancel", "filter": {"queue": ["long"], "limit": 2}}
@@ -59,8 +59,8 @@ def test_a_bulk_action_continues_with_the_cursor(served: Served) -> None:
             assert sorted(states(web, "long"), reverse=True) == sorted(status, reverse=True)
 
 
-def test_a_bulk_delete_deletes_finished_jobs(served: Served) -> None:
-    with served.client() as web:
+def test_a_bulk_delete_deletes_finished_jobs(server: LiveServer) -> None:
+    with server.client() as web:
         enqueue(web, "add", {"queue": "old"}, a=1)
         enqueue(web, "add", {"queue": "old"}, a=2)
         one = web.get("/api/jobs", params={"queue": "old"}).json()["jobs"][0]["id"]
@@ -70,8 +70,8 @@ def test_a_bulk_delete_deletes_finished_jobs(served: Served) -> None:
         assert states(web, "old") == ["queued"]
 
 
-def test_an_invalid_bulk_action_is_rejected(served: Served) -> None:
-    with served.client() as web:
+def test_an_invalid_bulk_action_is_rejected(server: LiveServer) -> None:
+    with server.client() as web:
         for body in (
             {"action": "delete", "filter": {}},
             {"action": "delete", "filter": {"limit": 5}},
@@ -86,8 +86,8 @@ def test_an_invalid_bulk_action_is_rejected(served: Served) -> None:
             assert web.post("/api/jobs/actions", json=body).status_code == 422, body
 
 
-def test_a_bulk_action_by_id_affects_only_the_named_jobs(served: Served) -> None:
-    with served.client() as web:
+def test_a_bulk_action_by_id_affects_only_the_named_jobs(server: LiveServer) -> None:
+    with server.client() as web:
         queue = {"queue": "named"}
         jobs = [enqueue(web, "add", queue, a=number)["id"] for number in range(5)]
         gone = str(uuid7())
@@ -106,9 +106,9 @@ def test_a_bulk_action_by_id_affects_only_the_named_jobs(served: Served) -> None
 def test_a_bulk_action_needs_permission_and_affects_only_visible_jobs(
     tmp_path: Path,
 ) -> None:
-    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS)) as served:
-        keys = [served.key(Role.PRODUCER, owner=name) for name in ("a", "b")]
-        with served.client(keys[0]) as one, served.client(keys[1]) as two:
+    with run_server(tmp_path, ServerConfig(auth=AuthMode.KEYS)) as server:
+        keys = [server.key(Role.PRODUCER, owner=name) for name in ("a", "b")]
+        with server.client(keys[0]) as one, server.client(keys[1]) as two:
             enqueue(one, "add", a=1)
             enqueue(two, "add", a=1)
             body = {"action": "cancel", "filter": {"queue": ["default"]}}
@@ -125,8 +125,8 @@ def test_a_bulk_action_needs_permission_and_affects_only_visible_jobs(
             assert states(two, "default") == ["queued"]
 
 
-def test_a_bulk_retry_skips_jobs_that_were_already_retried(working: Served) -> None:
-    with working.client() as web:
+def test_a_bulk_retry_skips_jobs_that_were_already_retried(server_with_worker: LiveServer) -> None:
+    with server_with_worker.client() as web:
         job = enqueue(web, "broken", {"owner": "once"}, why="x")["id"]
         wait_for(web, job, "failed")
         params = {"action": "retry", "filter": {"owner": "once", "state": ["failed"]}}

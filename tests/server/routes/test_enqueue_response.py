@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.conftest import enqueue, make_app, serving
+from tests.server.conftest import enqueue, make_app, run_server
 
 from windlass import Limit
 
@@ -29,7 +29,7 @@ def test_the_enqueue_response_equals_the_stored_job(
     tmp_path: Path, options: dict[str, Any], *, limited: bool
 ) -> None:
     app = make_app(tmp_path)
-    with serving(tmp_path, app=app) as served, served.client() as web:
+    with run_server(tmp_path, app=app) as server, server.client() as web:
         if limited:
             app.limits.set("task:add", Limit(concurrency=1))
             enqueue(web, "add", a=0)  # it has the only place

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.conftest import Served, enqueue, make_app, serving, wait_for
+from tests.server.conftest import LiveServer, enqueue, make_app, run_server, wait_for
 
 from windlass import Windlass
 from windlass.core.codec import Codec, EncryptingCodec, JsonCodec, Purpose
@@ -33,8 +33,8 @@ async def fail(app: Windlass, messages: list[str], codec: Codec | None = None, *
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Iterator[Served]:
-    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make_app(tmp_path)) as one:
+def keyed_server(tmp_path: Path) -> Iterator[LiveServer]:
+    with run_server(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make_app(tmp_path)) as one:
         yield one
 
 
@@ -46,12 +46,12 @@ def told(web: httpx.Client, **params: Any) -> dict[str, Any]:
 
 
 def test_a_group_of_long_messages_returns_all_its_job_ids(
-    empty: Served,
+    keyed_server: LiveServer,
 ) -> None:
     tail = "has no text that anybody could read; " * 10
     messages = [*(f"page {n} {tail}" for n in (3, 60)), f"page 7 {tail}or so"]
-    empty.app.sync.call(fail(empty.app, messages))
-    with empty.client(empty.key(Role.VIEWER)) as web:
+    keyed_server.app.sync.call(fail(keyed_server.app, messages))
+    with keyed_server.client(keyed_server.key(Role.VIEWER)) as web:
         large, small = told(web)["groups"]
         assert (large["count"], small["count"]) == (2, 1)
         assert large["message"][10:] == small["message"][9:-1]  # what is shown of both is the same
@@ -63,12 +63,12 @@ def test_a_group_of_long_messages_returns_all_its_job_ids(
         assert told(web, group="0" * 24)["groups"] == []
 
 
-def test_messages_that_differ_only_in_numbers_are_one_group(empty: Served) -> None:
+def test_messages_that_differ_only_in_numbers_are_one_group(keyed_server: LiveServer) -> None:
     last = "disk 9 is full (0f3a-77)\nsecond line"
     messages = [*(f"disk {n} is full (0f3a-{n})\nline {n}" for n in range(3)), "gone", last]
-    empty.app.sync.call(fail(empty.app, messages))
-    empty.app.sync.call(fail(empty.app, ["gone"], task="other"))
-    with empty.client(empty.key(Role.VIEWER)) as web:
+    keyed_server.app.sync.call(fail(keyed_server.app, messages))
+    keyed_server.app.sync.call(fail(keyed_server.app, ["gone"], task="other"))
+    with keyed_server.client(keyed_server.key(Role.VIEWER)) as web:
         found = told(web)
         told_of = [(group["task"], group["message"], group["count"]) for group in found["groups"]]
         assert told_of[0] == ("film", "disk 9 is full (0f3a-77)", 4)
@@ -83,41 +83,41 @@ def test_messages_that_differ_only_in_numbers_are_one_group(empty: Served) -> No
         assert len(told(web, limit=1)["groups"]) == 1
 
 
-def test_since_limits_the_failures(empty: Served) -> None:
-    empty.app.sync.call(fail(empty.app, ["gone"]))
-    with empty.client(empty.key(Role.VIEWER)) as web:
+def test_since_limits_the_failures(keyed_server: LiveServer) -> None:
+    keyed_server.app.sync.call(fail(keyed_server.app, ["gone"]))
+    with keyed_server.client(keyed_server.key(Role.VIEWER)) as web:
         soon = datetime.now(UTC) + timedelta(hours=1)
         assert told(web, since=soon.isoformat())["groups"] == []
         assert web.get("/api/failures", params={"since": "2026-01-01T00:00:00"}).status_code == 422
 
 
-def test_a_scoped_key_sees_only_its_own_failures(empty: Served) -> None:
-    empty.app.sync.call(fail(empty.app, ["red"], owner="ann", team="t"))
-    empty.app.sync.call(fail(empty.app, ["blue"], owner="bob", team="t"))
+def test_a_scoped_key_sees_only_its_own_failures(keyed_server: LiveServer) -> None:
+    keyed_server.app.sync.call(fail(keyed_server.app, ["red"], owner="ann", team="t"))
+    keyed_server.app.sync.call(fail(keyed_server.app, ["blue"], owner="bob", team="t"))
     for scope, messages in (({"owner": "ann"}, ["red"]), ({"team": "t"}, ["blue", "red"])):
-        with empty.client(empty.key(Role.VIEWER, **scope)) as web:
+        with keyed_server.client(keyed_server.key(Role.VIEWER, **scope)) as web:
             found = told(web)
             assert [group["message"] for group in found["groups"]] == messages
             assert found["scanned"] == len(messages)
 
 
-def test_encrypted_errors_are_grouped_by_code(empty: Served) -> None:
+def test_encrypted_errors_are_grouped_by_code(keyed_server: LiveServer) -> None:
     sealing = EncryptingCodec({"k": bytes(32)})
-    empty.app.sync.call(fail(empty.app, ["one", "two"], codec=sealing))
-    with empty.client(empty.key(Role.VIEWER)) as web:
+    keyed_server.app.sync.call(fail(keyed_server.app, ["one", "two"], codec=sealing))
+    with keyed_server.client(keyed_server.key(Role.VIEWER)) as web:
         [group] = told(web)["groups"]
         assert (group["code"], group["type"], group["message"]) == ("disk", None, None)
         assert group["count"] == 2
 
 
 def test_only_the_newest_failures_are_scanned_and_capped_is_set(
-    empty: Served, monkeypatch: pytest.MonkeyPatch
+    keyed_server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.insights.failures.MAX_SCANNED", 3)
     assert MAX_SCANNED > 3
-    empty.app.sync.call(fail(empty.app, ["old"] * 3))
-    empty.app.sync.call(fail(empty.app, ["new"] * 2))
-    with empty.client(empty.key(Role.VIEWER)) as web:
+    keyed_server.app.sync.call(fail(keyed_server.app, ["old"] * 3))
+    keyed_server.app.sync.call(fail(keyed_server.app, ["new"] * 2))
+    with keyed_server.client(keyed_server.key(Role.VIEWER)) as web:
         found = told(web)
         assert [(group["message"], group["count"]) for group in found["groups"]] == [
             ("new", 2),
@@ -126,8 +126,8 @@ def test_only_the_newest_failures_are_scanned_and_capped_is_set(
         assert (found["scanned"], found["capped"]) == (3, True)
 
 
-def test_failures_of_a_real_worker_are_grouped(working: Served) -> None:
-    with working.client() as web:
+def test_failures_of_a_real_worker_are_grouped(server_with_worker: LiveServer) -> None:
+    with server_with_worker.client() as web:
         wait_for(web, enqueue(web, "broken", why="no film at all")["id"], "failed")
         groups = told(web)["groups"]
         assert ("broken", "ValueError", "no film at all") in [

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.server.conftest import Served, serving, until
+from tests.server.conftest import LiveServer, run_server, until
 
 from windlass.core.worker_presence import LiveWorker
 
 
-def test_a_server_with_a_claiming_worker_is_ready(working: Served) -> None:
-    with working.client() as web:
+def test_a_server_with_a_claiming_worker_is_ready(server_with_worker: LiveServer) -> None:
+    with server_with_worker.client() as web:
         until(lambda: web.get("/readyz").status_code == 200, "it is ready")
         assert web.get("/healthz").json()["status"] == "ok"
         assert [worker["unresponsive"] for worker in web.get("/api/workers").json()["workers"]] == [
@@ -20,9 +20,9 @@ def test_a_server_with_a_claiming_worker_is_ready(working: Served) -> None:
 
 
 def test_a_server_whose_worker_has_no_presence_record_is_not_ready(tmp_path: Path) -> None:
-    with serving(tmp_path, worker=True) as served, served.client() as web:
+    with run_server(tmp_path, worker=True) as server, server.client() as web:
         until(lambda: web.get("/readyz").status_code == 200, "it is ready")
-        with served.app._worker_context(served.loop):  # one more, that never wrote its record
+        with server.app._worker_context(server.loop):  # one more, that never wrote its record
             response = web.get("/readyz")
         assert (response.status_code, response.json()["status"]) == (503, "not ready")
 
@@ -30,7 +30,7 @@ def test_a_server_whose_worker_has_no_presence_record_is_not_ready(tmp_path: Pat
 def test_a_server_with_an_unresponsive_worker_is_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving(tmp_path, worker=True) as served, served.client() as web:
+    with run_server(tmp_path, worker=True) as server, server.client() as web:
         until(lambda: web.get("/readyz").status_code == 200, "it is ready")
         monkeypatch.setattr(LiveWorker, "unresponsive", True)
         response = web.get("/readyz")
@@ -38,12 +38,12 @@ def test_a_server_with_an_unresponsive_worker_is_not_ready(
 
 
 def test_a_server_without_its_store_is_alive_and_not_ready(tmp_path: Path) -> None:
-    with serving(tmp_path) as served, served.client() as web:
+    with run_server(tmp_path) as server, server.client() as web:
         assert web.get("/readyz").status_code == 200
-        served.app._closed = True
+        server.app._closed = True
         response = web.get("/api/jobs")
         assert (response.status_code, response.json()["code"]) == (503, "store_unavailable")
         assert response.headers["retry-after"] == "1"
         assert web.get("/readyz").status_code == 503
         assert web.get("/healthz").status_code == 200
-        served.app._closed = False
+        server.app._closed = False

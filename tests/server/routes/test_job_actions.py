@@ -6,18 +6,18 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.server.conftest import Served, enqueue, wait_for
+from tests.server.conftest import LiveServer, enqueue, wait_for
 
 
-def test_a_held_job_can_be_submitted(served: Served) -> None:
-    with served.client() as web:
+def test_a_held_job_can_be_submitted(server: LiveServer) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)
         response = web.post(f"/api/jobs/{job['id']}/submit")
         assert (response.status_code, response.json()["state"]) == (200, "queued")
 
 
-def test_a_queued_job_is_canceled_at_once(served: Served) -> None:
-    with served.client() as web:
+def test_a_queued_job_is_canceled_at_once(server: LiveServer) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", a=1)
         response = web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": "no need"})
         assert response.json() == {"id": job["id"], "status": "canceled", "cleanupScheduled": False}
@@ -26,9 +26,9 @@ def test_a_queued_job_is_canceled_at_once(served: Served) -> None:
 
 
 def test_a_running_job_gets_a_cancel_request_and_ends_as_canceled(
-    working: Served, tmp_path: Path
+    server_with_worker: LiveServer, tmp_path: Path
 ) -> None:
-    with working.client() as web:
+    with server_with_worker.client() as web:
         job = enqueue(web, "film", gate=str(tmp_path / "never"))
         wait_for(web, job["id"], "running")
         response = web.post(f"/api/jobs/{job['id']}/cancel")
@@ -37,8 +37,8 @@ def test_a_running_job_gets_a_cancel_request_and_ends_as_canceled(
         assert result["canceledAt"] == result["endedAt"]
 
 
-def test_canceling_a_finished_job_returns_its_final_state(working: Served) -> None:
-    with working.client() as web:
+def test_canceling_a_finished_job_returns_its_final_state(server_with_worker: LiveServer) -> None:
+    with server_with_worker.client() as web:
         job = wait_for(web, enqueue(web, "add", a=1)["id"], "succeeded")
         response = web.post(f"/api/jobs/{job['id']}/cancel")
         assert response.status_code == 200
@@ -46,8 +46,8 @@ def test_canceling_a_finished_job_returns_its_final_state(working: Served) -> No
         assert job["result"] == 1
 
 
-def test_a_finished_job_is_retried_once_as_a_new_job(served: Served) -> None:
-    with served.client() as web:
+def test_a_finished_job_is_retried_once_as_a_new_job(server: LiveServer) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", a=1)
         assert web.post(f"/api/jobs/{job['id']}/retry").status_code == 409
         web.post(f"/api/jobs/{job['id']}/cancel")
@@ -59,9 +59,11 @@ def test_a_finished_job_is_retried_once_as_a_new_job(served: Served) -> None:
         assert first.json()["id"] == second.json()["id"]
 
 
-def test_a_failed_job_is_resumed_after_its_last_step(working: Served, tmp_path: Path) -> None:
+def test_a_failed_job_is_resumed_after_its_last_step(
+    server_with_worker: LiveServer, tmp_path: Path
+) -> None:
     mended = tmp_path / "mended"
-    with working.client() as web:
+    with server_with_worker.client() as web:
         job = wait_for(web, enqueue(web, "stepped", mended=str(mended))["id"], "failed")
         assert (job["canResume"], job["lastCompletedStep"]) == (True, "first")
         mended.touch()
@@ -73,8 +75,8 @@ def test_a_failed_job_is_resumed_after_its_last_step(working: Served, tmp_path: 
         assert web.post(f"/api/jobs/{done}/resume").status_code == 409
 
 
-def test_only_finished_jobs_can_be_deleted(served: Served) -> None:
-    with served.client() as web:
+def test_only_finished_jobs_can_be_deleted(server: LiveServer) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", a=1)
         refused = web.delete(f"/api/jobs/{job['id']}")
         assert refused.status_code == 409
@@ -85,14 +87,14 @@ def test_only_finished_jobs_can_be_deleted(served: Served) -> None:
 
 
 @pytest.mark.parametrize("verb", ["submit", "cancel", "retry", "resume"])
-def test_actions_on_a_missing_job_are_not_found(served: Served, verb: str) -> None:
-    with served.client() as web:
+def test_actions_on_a_missing_job_are_not_found(server: LiveServer, verb: str) -> None:
+    with server.client() as web:
         assert web.post(f"/api/jobs/{uuid4()}/{verb}").status_code == 404
         assert web.post(f"/api/jobs/none/{verb}").status_code == 422
 
 
-def test_a_reason_that_is_not_text_is_reported(served: Served) -> None:
-    with served.client() as web:
+def test_a_reason_that_is_not_text_is_reported(server: LiveServer) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", a=1)
         response = web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": 5})
         assert response.status_code == 422

@@ -8,15 +8,15 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from tests.server.conftest import Served, enqueue, wait_for
+from tests.server.conftest import LiveServer, enqueue, wait_for
 
 from windlass.core.admission.gates import Limit
 from windlass.core.ids import uuid7
 
 
 @pytest.fixture
-def web(served: Served) -> Iterator[httpx.Client]:
-    with served.client() as client:
+def web(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
         yield client
 
 
@@ -215,8 +215,8 @@ def test_why_explains_a_held_job(web: httpx.Client) -> None:
     assert result["state"] == "created"
 
 
-def test_a_failed_job_shows_its_attempts_and_error(working: Served) -> None:
-    with working.client() as web:
+def test_a_failed_job_shows_its_attempts_and_error(server_with_worker: LiveServer) -> None:
+    with server_with_worker.client() as web:
         job = wait_for(web, enqueue(web, "broken", why="no film")["id"], "failed")
         assert job["lastError"]["message"] == "no film"
         assert "Traceback" in job["lastError"]["traceback"]
@@ -234,9 +234,9 @@ def test_a_dependent_job_shows_how_many_parents_it_waits_for(web: httpx.Client) 
     assert child["waitingFor"] == 1
 
 
-def test_a_job_that_waits_at_a_limit_shows_its_gate(served: Served, web: httpx.Client) -> None:
+def test_a_job_that_waits_at_a_limit_shows_its_gate(server: LiveServer, web: httpx.Client) -> None:
     limit = Limit(concurrency=1)
-    served.app.limits.set("queue:narrow", limit)
+    server.app.limits.set("queue:narrow", limit)
     first, second = (enqueue(web, "add", {"queue": "narrow"}, a=n) for n in range(2))
     assert (first["state"], second["state"]) == ("queued", "created")
     assert "narrow" in second["gate"]

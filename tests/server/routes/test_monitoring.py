@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from tests.server.conftest import Served, enqueue, wait_for
+from tests.server.conftest import LiveServer, enqueue, wait_for
 
 from windlass.core.admission.gates import Limit
 
 
 @pytest.fixture
-def web(served: Served) -> Iterator[httpx.Client]:
-    with served.client() as client:
+def web(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
         yield client
 
 
@@ -46,17 +46,17 @@ def test_tasks_are_listed_with_their_json_schemas(web: httpx.Client) -> None:
 
 
 def test_limits_are_listed_with_holding_and_waiting_counts(
-    served: Served, web: httpx.Client
+    server: LiveServer, web: httpx.Client
 ) -> None:
-    served.app.limits.set("queue:narrow", Limit(concurrency=1, rate="5/1m"))
-    served.app.limits.set("key:add", Limit(concurrency=2))
+    server.app.limits.set("queue:narrow", Limit(concurrency=1, rate="5/1m"))
+    server.app.limits.set("key:add", Limit(concurrency=2))
     try:
         for number in range(3):
             enqueue(web, "add", {"queue": "narrow"}, a=number)
         limits = {limit["name"]: limit for limit in web.get("/api/limits").json()["limits"]}
     finally:
         for name in ("queue:narrow", "key:add"):
-            served.app.limits.remove(name)
+            server.app.limits.remove(name)
     facts = {"concurrency": 1, "starts": 5, "period": 60.0}
     assert limits["queue:narrow"] == {
         "name": "queue:narrow", "limit": facts, "declared": None, "override": facts,
@@ -65,8 +65,8 @@ def test_limits_are_listed_with_holding_and_waiting_counts(
     assert (limits["key:add"]["holding"], limits["key:add"]["waiting"]) == (None, None)
 
 
-def test_statistics_are_summed_by_step_and_group(working: Served) -> None:
-    with working.client() as web:
+def test_statistics_are_summed_by_step_and_group(server_with_worker: LiveServer) -> None:
+    with server_with_worker.client() as web:
         for number in range(3):
             wait_for(web, enqueue(web, "add", a=number)["id"], "succeeded")
         result = web.get("/api/stats", params={"step": 3600}).json()
@@ -98,8 +98,8 @@ def test_statistics_are_summed_by_step_and_group(working: Served) -> None:
             assert web.get("/api/stats", params=params).status_code == 422, params
 
 
-def test_metrics_have_the_prometheus_text_format(working: Served) -> None:
-    with working.client() as web:
+def test_metrics_have_the_prometheus_text_format(server_with_worker: LiveServer) -> None:
+    with server_with_worker.client() as web:
         enqueue(web, "add", {"queue": 'q"\\\n'}, a=1)
         response = web.get("/metrics")
         assert response.headers["content-type"].startswith("text/plain; version=0.0.4")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.server.conftest import Served, serving, until, wait_for
+from tests.server.conftest import LiveServer, run_server, until, wait_for
 
 
 @pytest.fixture
-def web(served: Served) -> Iterator[httpx.Client]:
-    with served.client() as client:
+def web(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
         yield client
 
 
@@ -49,7 +49,7 @@ def test_schedules_are_created_paused_run_and_deleted(web: httpx.Client) -> None
 
 @pytest.mark.slow
 def test_a_schedule_shows_its_last_job(tmp_path: Path) -> None:
-    with serving(tmp_path, worker=True) as served, served.client() as web:
+    with run_server(tmp_path, worker=True) as server, server.client() as web:
         body = {"name": "often", "task": "add", "arguments": {"a": 1}, "every": "1s"}
         assert web.post("/api/schedules", json=body).status_code == 201
         until(lambda: web.get("/api/schedules/often").json()["lastJobId"], "it ticks")

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.conftest import STREAM, Served, enqueue, serving, wait_for
+from tests.server.conftest import STREAM, LiveServer, enqueue, run_server, wait_for
 
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
@@ -26,8 +26,8 @@ def count(web: httpx.Client, **filters: Any) -> dict[str, Any]:
     return result
 
 
-def test_jobs_are_found_by_the_text_of_their_error(working: Served) -> None:
-    with working.client() as web:
+def test_jobs_are_found_by_the_text_of_their_error(server_with_worker: LiveServer) -> None:
+    with server_with_worker.client() as web:
         lost = enqueue(web, "broken", why="The Moon has set")["id"]
         other = enqueue(web, "broken", {"tags": ["moonlit"]}, why="no film")["id"]
         for job in (lost, other):
@@ -39,8 +39,8 @@ def test_jobs_are_found_by_the_text_of_their_error(working: Served) -> None:
         assert count(web, text="moon") == {"count": 2, "capped": False}
 
 
-def test_a_bulk_action_selects_jobs_by_text(served: Served) -> None:
-    with served.client() as web:
+def test_a_bulk_action_selects_jobs_by_text(server: LiveServer) -> None:
+    with server.client() as web:
         jobs = [enqueue(web, "add", {"tags": [f"Order-{n}"]}, a=n)["id"] for n in range(3)]
         other = enqueue(web, "add", {"tags": ["ordinary"]}, a=1)["id"]
         assert count(web, text="order-", limit=1) == {"count": 3, "capped": False}
@@ -50,8 +50,8 @@ def test_a_bulk_action_selects_jobs_by_text(served: Served) -> None:
         assert web.get(f"/api/jobs/{other}").json()["state"] == "queued"
 
 
-def test_a_list_filtered_by_text_can_be_watched(served: Served) -> None:
-    with served.client() as web:
+def test_a_list_filtered_by_text_can_be_watched(server: LiveServer) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", {"tags": ["Watched"]}, a=1)["id"]
         enqueue(web, "add", a=1)
         params = {"text": "watched"}
@@ -61,16 +61,16 @@ def test_a_list_filtered_by_text_can_be_watched(served: Served) -> None:
 
 
 @pytest.mark.parametrize("text", ["a\0", "x" * 600])
-def test_an_invalid_search_text_is_rejected(served: Served, text: str) -> None:
-    with served.client() as web:
+def test_an_invalid_search_text_is_rejected(server: LiveServer, text: str) -> None:
+    with server.client() as web:
         for path in ("/api/jobs", "/api/jobs/count"):
             assert web.get(path, params={"text": text}).status_code == 422
 
 
 def test_search_and_count_include_only_visible_jobs(tmp_path: Path) -> None:
-    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS)) as served:
-        keys = [served.key(Role.PRODUCER, owner=name) for name in ("ann", "bob")]
-        with served.client(keys[0]) as ann, served.client(keys[1]) as bob:
+    with run_server(tmp_path, ServerConfig(auth=AuthMode.KEYS)) as server:
+        keys = [server.key(Role.PRODUCER, owner=name) for name in ("ann", "bob")]
+        with server.client(keys[0]) as ann, server.client(keys[1]) as bob:
             enqueue(ann, "add", {"tags": ["film"]}, a=1)
             for number in range(2):
                 enqueue(bob, "add", {"tags": ["film"]}, a=number)

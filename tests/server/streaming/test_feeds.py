@@ -14,14 +14,14 @@ from uuid import uuid4
 import httpx
 import pytest
 from tests.server.conftest import (
-    PATIENCE,
     STREAM,
-    Said,
-    Served,
+    TIMEOUT,
+    LiveServer,
+    SseMessage,
     enqueue,
     messages,
-    said,
-    serving,
+    read_messages,
+    run_server,
     until,
     wait_for,
 )
@@ -31,21 +31,21 @@ from windlass.server.streaming.feeds import shared_job_feed
 from windlass.server.streaming.stream_filter import StreamFilter
 
 
-def follow(web: httpx.Client, after: str) -> list[Said]:
+def follow(web: httpx.Client, after: str) -> list[SseMessage]:
     with web.stream("GET", "/api/events", headers=STREAM, params={"after": after}) as response:
         assert response.status_code == 200, response.read()
-        return said(response)
+        return read_messages(response)
 
 
 def test_a_shared_stream_has_the_complete_ordered_log_of_each_job(
-    working: Served, tmp_path: Path
+    server_with_worker: LiveServer, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    with working.client() as web:
+    with server_with_worker.client() as web:
         ids = [enqueue(web, "film", gate=str(gate), lines=5)["id"] for _ in range(4)]
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(follow, web, ",".join(f"{item}:0" for item in ids))
-            until(lambda: working.context.hub.followed_jobs == 4, "all are followed")
+            until(lambda: server_with_worker.context.hub.followed_jobs == 4, "all are followed")
             gate.touch()
             found = reading.result()
         lasts = {item: wait_for(web, item, "succeeded")["seq"] for item in ids}
@@ -57,8 +57,8 @@ def test_a_shared_stream_has_the_complete_ordered_log_of_each_job(
     assert logs == {one: list(range(1, last + 1)) for one, last in lasts.items()}
 
 
-def test_a_shared_stream_continues_each_job_after_its_cursor(served: Served) -> None:
-    with served.client() as web:
+def test_a_shared_stream_continues_each_job_after_its_cursor(server: LiveServer) -> None:
+    with server.client() as web:
         one, two = (enqueue(web, "add", a=n)["id"] for n in range(2))
         for job in (one, two):
             web.post(f"/api/jobs/{job}/cancel")
@@ -77,8 +77,10 @@ NOBODYS = "01890a5d-ac96-774b-bcce-b302099a8057"
     ("after", "status"),
     [("x:1", 422), (f"{NOBODYS}:x", 422), (f"{NOBODYS}:0", 404), ("", 422)],
 )
-def test_an_invalid_after_parameter_is_rejected(served: Served, after: str, status: int) -> None:
-    with served.client() as web:
+def test_an_invalid_after_parameter_is_rejected(
+    server: LiveServer, after: str, status: int
+) -> None:
+    with server.client() as web:
         response = web.get("/api/events", params={"after": after}, headers=STREAM)
         assert response.status_code == status
         many = ",".join(f"{uuid4()}:0" for _ in range(101))
@@ -87,7 +89,7 @@ def test_an_invalid_after_parameter_is_rejected(served: Served, after: str, stat
 
 def test_a_watched_list_sends_snapshots_of_its_jobs(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.LOCAL, list_poll_interval=0.02)
-    with serving(tmp_path, config) as served, served.client() as web:
+    with run_server(tmp_path, config) as server, server.client() as web:
         old = enqueue(web, "add", {"queue": "media"}, a=1)["id"]
         enqueue(web, "add", a=1)  # on no list that is watched
         state: dict[str, Any] = {}
@@ -99,7 +101,7 @@ def test_a_watched_list_sends_snapshots_of_its_jobs(tmp_path: Path) -> None:
             def hear(**expected: str) -> None:
                 while state != expected:
                     one = next(stream)
-                    assert isinstance(one, Said)
+                    assert isinstance(one, SseMessage)
                     assert one.type == "snapshot"
                     assert {"id", "seq", "percent"} <= one.data.keys() or not one.data["state"]
                     state[one.data["id"]] = one.data["state"]
@@ -109,12 +111,12 @@ def test_a_watched_list_sends_snapshots_of_its_jobs(tmp_path: Path) -> None:
             hear(**{old: "queued", new: "queued"})
             web.post(f"/api/jobs/{old}/cancel")  # it leaves the list, and says how
             hear(**{old: "canceled", new: "queued"})
-        until(lambda: served.context.hub.open_streams == 0, "it is let go")
-        assert not served.context.list_watches._watches
+        until(lambda: server.context.hub.open_streams == 0, "it is let go")
+        assert not server.context.list_watches._watches
 
 
-def test_an_invalid_list_filter_is_reported_by_field(served: Served) -> None:
-    with served.client() as web:
+def test_an_invalid_list_filter_is_reported_by_field(server: LiveServer) -> None:
+    with server.client() as web:
         assert web.get("/api/events", params={"state": "lost"}).status_code == 422
         for text in ("state=lost", "colour=red", "limit=0", "nonsense", "createdFrom=now"):
             response = web.get("/api/events", params={"list": ["state=queued", text]})
@@ -126,14 +128,14 @@ def test_an_invalid_list_filter_is_reported_by_field(served: Served) -> None:
 
 
 @contextmanager
-def listening(web: httpx.Client, params: dict[str, Any]) -> Iterator[Iterator[Said]]:
+def listening(web: httpx.Client, params: dict[str, Any]) -> Iterator[Iterator[SseMessage]]:
     with web.stream("GET", "/api/events", headers=STREAM, params=params) as response:
         assert response.status_code == 200, response.read()
-        yield (message for message in messages(response) if isinstance(message, Said))
+        yield (message for message in messages(response) if isinstance(message, SseMessage))
 
 
-def take_until(news: Iterator[Said], last: Callable[[Said], bool]) -> list[Said]:
-    found: list[Said] = []
+def take_until(news: Iterator[SseMessage], last: Callable[[SseMessage], bool]) -> list[SseMessage]:
+    found: list[SseMessage] = []
     while not found or not last(found[-1]):
         found.append(next(news))
     return found
@@ -142,18 +144,18 @@ def take_until(news: Iterator[Said], last: Callable[[Said], bool]) -> list[Said]
 def test_a_shared_stream_combines_jobs_and_named_lists(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.LOCAL, list_poll_interval=0.02)
     media, same, empty = "queue=media&state=queued", "state=queued&queue=media", "tag=none"
-    with serving(tmp_path, config) as served, served.client() as web:
+    with run_server(tmp_path, config) as server, server.client() as web:
         job = enqueue(web, "add", {"queue": "media"}, a=1)["id"]
         params = {"after": f"{job}:0", "list": [media, same, empty]}
         with listening(web, params) as stream:
             whole: set[str] = set()
-            found: list[Said] = []
+            found: list[SseMessage] = []
             while len(whole) < 3:
                 found += take_until(stream, lambda item: item.type == "loaded")
                 whole.add(found[-1].data["list"])
             assert whole == {media, same, empty}
-            assert served.context.hub.open_streams == 1
-            assert len(served.context.list_watches._watches) == 2  # two of them are the same
+            assert server.context.hub.open_streams == 1
+            assert len(server.context.list_watches._watches) == 2  # two of them are the same
             listed = [item.data for item in found if item.type == "snapshot"]
             assert {item["list"] for item in listed} == {media, same}
             assert {(item["id"], item["state"], item["listed"]) for item in listed} == {
@@ -169,13 +171,13 @@ def test_a_shared_stream_combines_jobs_and_named_lists(tmp_path: Path) -> None:
                 else:
                     log.append(one)
         assert [item.data["seq"] for item in log] == [1, 2, 3]
-        until(lambda: served.context.hub.open_streams == 0, "it is let go")
-        assert not served.context.list_watches._watches
-        assert served.context.hub.followed_jobs == 0
+        until(lambda: server.context.hub.open_streams == 0, "it is let go")
+        assert not server.context.list_watches._watches
+        assert server.context.hub.followed_jobs == 0
 
 
-def test_an_error_of_one_job_or_list_does_not_affect_the_others(served: Served) -> None:
-    with served.client() as web:
+def test_an_error_of_one_job_or_list_does_not_affect_the_others(server: LiveServer) -> None:
+    with server.client() as web:
         ended, good, ahead = (enqueue(web, "add", {"queue": "each"}, a=n)["id"] for n in range(3))
         web.post(f"/api/jobs/{ended}/cancel")
         vector = f"{NOBODYS}:0,{ended}:3,x:1,{ahead}:99,{good}:0"
@@ -202,15 +204,15 @@ def test_an_error_of_one_job_or_list_does_not_affect_the_others(served: Served) 
             assert [new.type for new in stream] == ["closed", "closed"]  # and that is all
 
 
-def test_a_job_deleted_before_its_log_is_read_is_reported_as_closed(served: Served) -> None:
+def test_a_job_deleted_before_its_log_is_read_is_reported_as_closed(server: LiveServer) -> None:
     async def read() -> list[bytes]:
         return [
             item
             async for item in shared_job_feed(
-                served.context.hub, uuid4(), StreamFilter(), report_errors=True
+                server.context.hub, uuid4(), StreamFilter(), report_errors=True
             )
         ]
 
-    [result] = asyncio.run_coroutine_threadsafe(read(), served.loop).result(PATIENCE)
+    [result] = asyncio.run_coroutine_threadsafe(read(), server.loop).result(TIMEOUT)
     assert result.startswith(b"event: closed\n")
     assert b'"status":404' in result

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from tests.server.conftest import PATIENCE, STREAM, Served, enqueue
+from tests.server.conftest import STREAM, TIMEOUT, LiveServer, enqueue
 
 EVIL = [
     "a\n\nevent: job-completed\ndata: {}\n\n",
@@ -23,8 +23,8 @@ EVIL = [
 
 
 @pytest.fixture
-def web(served: Served) -> Iterator[httpx.Client]:
-    with served.client() as client:
+def web(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
         yield client
 
 
@@ -110,9 +110,9 @@ def test_nul_in_a_name_is_rejected(web: httpx.Client) -> None:
         "DELETE /api/session HTTP/1.1\r\nHost: a\r\nCookie: windlass_session=%0d%0aX-Evil: 1\r\n",
     ],
 )
-def test_request_data_cannot_inject_a_response_header(served: Served, head: str) -> None:
-    place = httpx.URL(served.url)
-    with socket.create_connection((place.host, place.port), PATIENCE) as sock:
+def test_request_data_cannot_inject_a_response_header(server: LiveServer, head: str) -> None:
+    place = httpx.URL(server.url)
+    with socket.create_connection((place.host, place.port), TIMEOUT) as sock:
         sock.sendall(head.encode() + b"Connection: close\r\n\r\n")
         response = b""
         while piece := sock.recv(65536):

@@ -14,15 +14,15 @@ from uuid import UUID
 import httpx
 import pytest
 from tests.server.conftest import (
-    PATIENCE,
     STREAM,
-    Said,
-    Served,
+    TIMEOUT,
+    LiveServer,
+    SseMessage,
     enqueue,
     make_app,
     messages,
-    said,
-    serving,
+    read_messages,
+    run_server,
     until,
     wait_for,
 )
@@ -43,20 +43,22 @@ def events_of(job: dict[str, Any]) -> str:
 
 
 def read(web: httpx.Client, job: dict[str, Any], headers: dict[str, str] | None = None,
-         **params: Any) -> list[Said]:  # fmt: skip
+         **params: Any) -> list[SseMessage]:  # fmt: skip
     with web.stream(
         "GET", events_of(job), headers=STREAM | (headers or {}), params=params
     ) as response:
         assert response.status_code == 200, response.read()
-        return said(response)
+        return read_messages(response)
 
 
 @pytest.fixture
-def done(working: Served, tmp_path: Path) -> Iterator[tuple[httpx.Client, dict[str, Any]]]:
+def done(
+    server_with_worker: LiveServer, tmp_path: Path
+) -> Iterator[tuple[httpx.Client, dict[str, Any]]]:
     """A job that has ended, with a log of some length."""
     gate = tmp_path / "gate"
     gate.touch()
-    with working.client() as web:
+    with server_with_worker.client() as web:
         job = enqueue(web, "film", gate=str(gate))
         yield web, wait_for(web, job["id"], "succeeded")
 
@@ -70,7 +72,7 @@ def test_the_stream_of_a_finished_job_replays_all_events_and_ends(
         assert response.headers["x-accel-buffering"] == "no"
         assert "no-transform" in response.headers["cache-control"]
         assert "content-encoding" not in response.headers
-        found = said(response)
+        found = read_messages(response)
     assert [item.seq for item in found] == list(range(1, job["seq"] + 1))
     stamps = [int((item.id or "").partition("-")[0]) for item in found]
     assert stamps == sorted(stamps)
@@ -137,8 +139,8 @@ def test_a_cursor_at_the_end_returns_no_content(
      {"fromSequence": "0"}, {"since": "1"}],
     ids=str,
 )  # fmt: skip
-def test_an_invalid_cursor_is_rejected(served: Served, params: dict[str, str]) -> None:
-    with served.client() as web:
+def test_an_invalid_cursor_is_rejected(server: LiveServer, params: dict[str, str]) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", a=1)
         response = web.get(events_of(job), headers=STREAM, params=params)
         assert response.status_code == 422
@@ -146,11 +148,11 @@ def test_an_invalid_cursor_is_rejected(served: Served, params: dict[str, str]) -
 
 
 def test_between_replay_and_live_events_none_is_lost_or_repeated(
-    working: Served, tmp_path: Path
+    server_with_worker: LiveServer, tmp_path: Path
 ) -> None:
     """Ten readers come at ten different moments of a job that speaks all the time."""
     gate = tmp_path / "gate"
-    with working.client() as web:
+    with server_with_worker.client() as web:
         job = enqueue(web, "film", gate=str(gate), lines=150)
 
         def follow(number: int) -> list[int]:
@@ -158,14 +160,14 @@ def test_between_replay_and_live_events_none_is_lost_or_repeated(
                 lambda: web.get(f"/api/jobs/{job['id']}").json()["seq"] > 12 * number,
                 "the job speaks",
             )
-            with working.client() as mine:
+            with server_with_worker.client() as mine:
                 return [item.seq for item in read(mine, job)]
 
         with ThreadPoolExecutor(10) as pool:
             found = [pool.submit(follow, number) for number in range(10)]
-            until(lambda: working.context.hub.open_streams == 10, "all are there")
+            until(lambda: server_with_worker.context.hub.open_streams == 10, "all are there")
             until(
-                lambda: working.context.hub.followed_jobs == 1,
+                lambda: server_with_worker.context.hub.followed_jobs == 1,
                 "one reader for all of them is there",
             )
             gate.touch()
@@ -181,11 +183,11 @@ def test_a_slow_client_continues_from_the_store(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.LOCAL, stream_buffer=1)
     gate = tmp_path / "gate"
     gate.touch()
-    with serving(tmp_path, config, worker=True) as served, served.client() as web:
+    with run_server(tmp_path, config, worker=True) as server, server.client() as web:
         job = enqueue(web, "film", {"hold": True}, gate=str(gate), lines=100)
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(read, web, job)
-            until(lambda: served.context.hub.followed_jobs, "somebody listens")
+            until(lambda: server.context.hub.followed_jobs, "somebody listens")
             web.post(f"/api/jobs/{job['id']}/submit")
             found = reading.result()
     assert [item.seq for item in found] == list(range(1, len(found) + 1))
@@ -194,7 +196,7 @@ def test_a_slow_client_continues_from_the_store(tmp_path: Path) -> None:
 
 def test_a_stream_without_events_sends_keepalives(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.LOCAL, keepalive=0.05)
-    with serving(tmp_path, config) as served, served.client() as web:
+    with run_server(tmp_path, config) as server, server.client() as web:
         job = enqueue(web, "add", a=1)
         with web.stream("GET", events_of(job), headers=STREAM) as response:
             comments = (message for message in messages(response) if isinstance(message, str))
@@ -210,16 +212,16 @@ def test_the_keepalive_interval_is_ten_seconds() -> None:
 
 
 def test_a_cursor_older_than_the_log_gets_a_resync(
-    done: tuple[httpx.Client, dict[str, Any]], working: Served
+    done: tuple[httpx.Client, dict[str, Any]], server_with_worker: LiveServer
 ) -> None:
     web, job = done
     whole = read(web, job)
 
     async def prune() -> int:
         retention = Retention(log=0.000001)
-        return (await working.app.client().store.prune(retention, 100)).logs
+        return (await server_with_worker.app.client().store.prune(retention, 100)).logs
 
-    until(lambda: working.app.sync.call(prune()), "the log is pruned")
+    until(lambda: server_with_worker.app.sync.call(prune()), "the log is pruned")
     found = read(web, job, {"Last-Event-ID": whole[1].id or ""})
     assert [item.type for item in found] == ["resync", "job-completed"]
     result = found[0].data
@@ -228,9 +230,11 @@ def test_a_cursor_older_than_the_log_gets_a_resync(
     assert found[1].id == whole[-1].id
 
 
-def test_text_of_an_event_cannot_start_another_sse_field(working: Served, tmp_path: Path) -> None:
+def test_text_of_an_event_cannot_start_another_sse_field(
+    server_with_worker: LiveServer, tmp_path: Path
+) -> None:
     evil = "x\r\n\r\nevent: job-completed\ndata: {}\n\n\u2028\u0085y"
-    with working.client() as web:
+    with server_with_worker.client() as web:
         job = wait_for(web, enqueue(web, "broken", why=evil)["id"], "failed")
         found = read(web, job)
         assert [item.seq for item in found] == list(range(1, job["seq"] + 1))
@@ -238,37 +242,37 @@ def test_text_of_an_event_cannot_start_another_sse_field(working: Served, tmp_pa
         assert found[-1].data["errorMessage"] == evil
 
 
-def test_a_disconnected_client_is_removed_from_the_hub(served: Served) -> None:
-    with served.client() as web:
+def test_a_disconnected_client_is_removed_from_the_hub(server: LiveServer) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", a=1)
         with web.stream("GET", events_of(job), headers=STREAM) as response:
             reading = messages(response)
             next(reading)
-            until(lambda: served.context.hub.followed_jobs == 1, "it is followed")
+            until(lambda: server.context.hub.followed_jobs == 1, "it is followed")
         until(
-            lambda: served.context.hub.open_streams == 0 == served.context.hub.followed_jobs,
+            lambda: server.context.hub.open_streams == 0 == server.context.hub.followed_jobs,
             "it is let go",
         )
 
 
 def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.LOCAL, write_timeout=2)
-    with serving(tmp_path, config) as served, served.client() as web:
+    with run_server(tmp_path, config) as server, server.client() as web:
         job = enqueue(web, "film", gate="x")
-        fill(served, UUID(job["id"]))
+        fill(server, UUID(job["id"]))
         stalled = socket.socket()
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        host, _, port = served.url.removeprefix("http://").partition(":")
+        host, _, port = server.url.removeprefix("http://").partition(":")
         stalled.connect((host, int(port)))
         lines = [f"GET {events_of(job)} HTTP/1.1", "Host: localhost", "Accept: text/event-stream"]
         stalled.sendall("\r\n".join([*lines, "", ""]).encode())
-        stalled.settimeout(PATIENCE)
+        stalled.settimeout(TIMEOUT)
         assert stalled.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"  # which stays unread
         other = enqueue(web, "add", a=1)  # whose readers are served meanwhile
         web.post(f"/api/jobs/{other['id']}/cancel")
         assert [item.seq for item in read(web, other)] == [1, 2, 3]
-        until(lambda: served.context.hub.open_streams == 0, "it is cut off")
-        until(lambda: not served.server.server_state.connections - _idle(served), "it is closed")
+        until(lambda: server.context.hub.open_streams == 0, "it is cut off")
+        until(lambda: not server.uvicorn.server_state.connections - _idle(server), "it is closed")
         until(lambda: not _established(stalled), "the reader's own side knows of it, too")
         stalled.close()
 
@@ -278,34 +282,34 @@ def _established(one: socket.socket) -> bool:
     return one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 1
 
 
-def _idle(served: Served) -> set[Any]:
+def _idle(server: LiveServer) -> set[Any]:
     """Connections that answer nothing now."""
     return {
         connection
-        for connection in served.server.server_state.connections
+        for connection in server.uvicorn.server_state.connections
         if getattr(connection, "cycle", None) is None or connection.cycle.response_complete  # type: ignore[union-attr]
     }
 
 
-def fill(served: Served, job_id: UUID) -> None:
+def fill(server: LiveServer, job_id: UUID) -> None:
     """Have a job say 200 long lines, as its worker would."""
 
     async def speak() -> None:
-        store = served.app.client().store
+        store = server.app.client().store
         [row] = await store.claim(Claim(worker="w", token=uuid7(), queues=[("default", 1)]))
         assert row.id == job_id
-        body = served.app.codec.encode({"message": "x" * 60_000}, Purpose.EVENT)
+        body = server.app.codec.encode({"message": "x" * 60_000}, Purpose.EVENT)
         for start in range(1, 200, 20):
             lines = [Record(n=start + n, type=EventType.LOG, body=body) for n in range(20)]
             await store.record([AttemptRecords(row.lease, lines)])
 
-    served.app.sync.call(speak())
+    server.app.sync.call(speak())
 
 
 def test_a_shutdown_ends_streams_between_messages_and_clients_resume_at_another_server(
     tmp_path: Path,
 ) -> None:
-    with serving(tmp_path) as first, serving(tmp_path) as second:
+    with run_server(tmp_path) as first, run_server(tmp_path) as second:
         with first.client() as web:
             job = enqueue(web, "add", a=1)
             with ThreadPoolExecutor(1) as pool:
@@ -337,13 +341,13 @@ def test_a_request_that_outlasts_the_shutdown_gets_503_with_retry_after(tmp_path
     app = make_app(tmp_path)
     with (
         app.replace_store(Deaf(MemoryStore()), tmp_path / "data"),
-        serving(tmp_path, app=app, grace=1) as served,
-        served.client() as web,
+        run_server(tmp_path, app=app, grace=1) as server,
+        server.client() as web,
         ThreadPoolExecutor(1) as pool,
     ):
         asking = pool.submit(web.get, f"/api/jobs/{uuid7()}/events", headers=STREAM)
-        until(lambda: served.server.server_state.tasks, "it is asked")
-        served.stop()
+        until(lambda: server.uvicorn.server_state.tasks, "it is asked")
+        server.stop()
         response = asking.result()
     assert (response.status_code, response.json()["code"]) == (503, "stopping")
     assert response.headers["Retry-After"]
@@ -351,7 +355,7 @@ def test_a_request_that_outlasts_the_shutdown_gets_503_with_retry_after(tmp_path
 
 def test_events_of_another_process_arrive(tmp_path: Path) -> None:
     """The one that serves and the one that acts share nothing but the file."""
-    with serving(tmp_path) as reader, serving(tmp_path) as actor:
+    with run_server(tmp_path) as reader, run_server(tmp_path) as actor:
         with actor.client() as web:
             job = enqueue(web, "add", a=1)
         with reader.client() as web, ThreadPoolExecutor(1) as pool:
@@ -362,15 +366,15 @@ def test_events_of_another_process_arrive(tmp_path: Path) -> None:
             assert reading.result()[-1].type == "job-cancelled"
 
 
-def test_a_hundred_quiet_streams_share_one_reader(served: Served) -> None:
+def test_a_hundred_quiet_streams_share_one_reader(server: LiveServer) -> None:
     """A hundred quiet streams cost next to nothing: the server answers others meanwhile."""
-    with served.client() as web:
+    with server.client() as web:
         job = enqueue(web, "add", a=1)
 
     async def many() -> None:
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(
-            base_url=served.url, limits=limits, verify=False, timeout=PATIENCE
+            base_url=server.url, limits=limits, verify=False, timeout=TIMEOUT
         ) as web:
 
             async def listen() -> int:
@@ -378,7 +382,7 @@ def test_a_hundred_quiet_streams_share_one_reader(served: Served) -> None:
                     return len([line async for line in response.aiter_lines() if line[:3] == "id:"])
 
             listening = [asyncio.create_task(listen()) for _ in range(100)]
-            hub = served.context.hub
+            hub = server.context.hub
             await asyncio.to_thread(until, lambda: hub.open_streams == 100, "all are there")
             await asyncio.to_thread(until, lambda: hub.followed_jobs == 1, "one reads for all")
             await web.post(f"/api/jobs/{job['id']}/cancel")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from tests.server.recording_store import Counted
+from tests.server.recording_store import RecordingStore
 
 from windlass.client import Client
 from windlass.core.codec import JsonCodec
@@ -24,7 +24,7 @@ async def watch(watches: ListWatches, query: Query) -> bytes:
 
 
 async def test_a_hundred_subscribers_of_one_list_share_one_poll() -> None:
-    store = Counted(MemoryStore())
+    store = RecordingStore(MemoryStore())
     client = Client(store, JsonCodec())
     job = await start_one(store)
     watches = ListWatches(lambda: client, 0.05)
@@ -52,7 +52,7 @@ async def test_a_hundred_subscribers_of_one_list_share_one_poll() -> None:
 
 
 async def test_a_few_lists_are_polled_at_a_time() -> None:
-    store = Counted(MemoryStore())
+    store = RecordingStore(MemoryStore())
     store.held = {"find"}
     store.free.clear()
     client = Client(store, JsonCodec())

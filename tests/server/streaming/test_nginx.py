@@ -15,7 +15,16 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from tests.server.conftest import PATIENCE, STREAM, Said, Served, enqueue, messages, serving, until
+from tests.server.conftest import (
+    STREAM,
+    TIMEOUT,
+    LiveServer,
+    SseMessage,
+    enqueue,
+    messages,
+    run_server,
+    until,
+)
 
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
@@ -65,15 +74,15 @@ http {{
 
 
 @dataclass(frozen=True)
-class Proxied:
-    served: Served
+class ProxiedServer:
+    server: LiveServer
     plain: str
     full: str
     key: str
 
     def client(self, url: str | None = None, **headers: str) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.key}", **headers}
-        return httpx.Client(base_url=url or self.plain, headers=headers, timeout=PATIENCE)
+        return httpx.Client(base_url=url or self.plain, headers=headers, timeout=TIMEOUT)
 
 
 def free_port() -> int:
@@ -88,11 +97,11 @@ def answers(port: int) -> bool:
 
 
 @contextmanager
-def before(served: Served, place: Path) -> Iterator[tuple[str, str]]:
+def before(server: LiveServer, place: Path) -> Iterator[tuple[str, str]]:
     """nginx in front of a server: where it is plain, and where it says more."""
     plain, full = free_port(), free_port()
     conf = place / "nginx.conf"
-    conf.write_text(CONF.format(place=place, plain=plain, full=full, url=served.url))
+    conf.write_text(CONF.format(place=place, plain=plain, full=full, url=server.url))
     assert NGINX is not None
     errors = place / "error.log"
     command = [NGINX, "-p", str(place), "-e", str(errors), "-c", str(conf)]
@@ -102,36 +111,36 @@ def before(served: Served, place: Path) -> Iterator[tuple[str, str]]:
             yield f"http://127.0.0.1:{plain}", f"http://127.0.0.1:{full}"
         finally:
             process.terminate()
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT)
 
 
 @pytest.fixture(scope="module")
-def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
+def proxied_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedServer]:
     with (
-        serving(tmp_path_factory.mktemp("behind"), CONFIG) as served,
-        before(served, tmp_path_factory.mktemp("nginx")) as (plain, full),
+        run_server(tmp_path_factory.mktemp("behind"), CONFIG) as server,
+        before(server, tmp_path_factory.mktemp("nginx")) as (plain, full),
     ):
-        yield Proxied(served, plain, full, served.key(Role.ADMIN))
+        yield ProxiedServer(server, plain, full, server.key(Role.ADMIN))
 
 
 def test_clients_behind_nginx_do_not_count_as_local(tmp_path: Path) -> None:
     with (
-        serving(tmp_path) as served,
-        before(served, tmp_path) as places,
-        httpx.Client(timeout=PATIENCE) as web,
+        run_server(tmp_path) as server,
+        before(server, tmp_path) as places,
+        httpx.Client(timeout=TIMEOUT) as web,
     ):
-        assert web.get(f"{served.url}/api/jobs").status_code == 200
+        assert web.get(f"{server.url}/api/jobs").status_code == 200
         for place in places:
             assert web.get(f"{place}/api/jobs").status_code == 401
             assert web.get(f"{place}/healthz").status_code == 200
 
 
-def events(response: httpx.Response) -> Iterator[Said]:
-    return (message for message in messages(response) if isinstance(message, Said))
+def events(response: httpx.Response) -> Iterator[SseMessage]:
+    return (message for message in messages(response) if isinstance(message, SseMessage))
 
 
-def test_nginx_does_not_buffer_events(proxied: Proxied) -> None:
-    with proxied.client() as web, proxied.served.client(proxied.key) as direct:
+def test_nginx_does_not_buffer_events(proxied_server: ProxiedServer) -> None:
+    with proxied_server.client() as web, proxied_server.server.client(proxied_server.key) as direct:
         job = enqueue(direct, "add", {"hold": True}, a=1)
         with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
             assert response.headers["content-type"].startswith("text/event-stream")
@@ -144,16 +153,16 @@ def test_nginx_does_not_buffer_events(proxied: Proxied) -> None:
             assert [item.type for item in found][-1] == "job-cancelled"  # and then it ends
 
 
-def test_nginx_passes_keepalives(proxied: Proxied) -> None:
-    with proxied.client() as web:
+def test_nginx_passes_keepalives(proxied_server: ProxiedServer) -> None:
+    with proxied_server.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)
         with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
             keepalives = (message for message in messages(response) if isinstance(message, str))
             assert all(next(keepalives).startswith("keepalive") for _ in range(3))
 
 
-def test_a_client_resumes_a_stream_through_nginx(proxied: Proxied) -> None:
-    with proxied.client() as web:
+def test_a_client_resumes_a_stream_through_nginx(proxied_server: ProxiedServer) -> None:
+    with proxied_server.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)
         place = f"/api/jobs/{job['id']}/events"
         with web.stream("GET", place, headers=STREAM) as response:
@@ -168,42 +177,42 @@ def test_a_client_resumes_a_stream_through_nginx(proxied: Proxied) -> None:
         assert reply_response.status_code == 204
 
 
-def test_a_worker_long_polls_through_nginx(proxied: Proxied) -> None:
+def test_a_worker_long_polls_through_nginx(proxied_server: ProxiedServer) -> None:
     queue = str(uuid4())
     claim = {"worker": "far", "queues": {queue: 1}, "tasks": ["add"], "wait": 15}
-    with proxied.client() as web, ThreadPoolExecutor(1) as pool:
+    with proxied_server.client() as web, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(web.post, "/api/worker/claim", json=claim)
-        with proxied.served.client(proxied.key) as direct:
-            until(lambda: proxied.served.context.hub.long_polls, "somebody waits")
+        with proxied_server.server.client(proxied_server.key) as direct:
+            until(lambda: proxied_server.server.context.hub.long_polls, "somebody waits")
             job = enqueue(direct, "add", {"queue": queue}, a=1)
-        [claimed] = waiting.result(PATIENCE).json()["jobs"]
+        [claimed] = waiting.result(TIMEOUT).json()["jobs"]
         assert claimed["job"]["id"] == job["id"]
 
 
-def test_the_host_check_works_through_nginx(proxied: Proxied) -> None:
+def test_the_host_check_works_through_nginx(proxied_server: ProxiedServer) -> None:
     for name, status in ((NAME, 200), ("evil.example", 421)):
-        with proxied.client(proxied.full, Host=name) as web:
+        with proxied_server.client(proxied_server.full, Host=name) as web:
             assert web.get("/api/jobs").status_code == status
-    with proxied.client(proxied.plain, Host="evil.example") as web:
+    with proxied_server.client(proxied_server.plain, Host="evil.example") as web:
         assert web.get("/api/jobs").status_code == 200  # nginx calls it by its address
 
 
-def test_a_session_cookie_is_secure_if_nginx_received_https(proxied: Proxied) -> None:
-    with proxied.client(proxied.full, Host=NAME) as web:
+def test_a_session_cookie_is_secure_if_nginx_received_https(proxied_server: ProxiedServer) -> None:
+    with proxied_server.client(proxied_server.full, Host=NAME) as web:
         cookie = SimpleCookie(web.post("/api/session").headers["set-cookie"])
         assert cookie["windlass_session"]["secure"]
     page = {"Host": NAME, "Origin": f"https://{NAME}", "Cookie": cookie.output([], "").strip()}
-    with httpx.Client(base_url=proxied.full, headers=page, timeout=PATIENCE) as browser:
+    with httpx.Client(base_url=proxied_server.full, headers=page, timeout=TIMEOUT) as browser:
         assert browser.get("/api/session").json()["by"] == "session"
         assert browser.post("/api/tickets").status_code == 201
 
 
-def test_a_body_that_is_too_large_gets_413_through_nginx(proxied: Proxied) -> None:
+def test_a_body_that_is_too_large_gets_413_through_nginx(proxied_server: ProxiedServer) -> None:
     size = {"task": "add", "arguments": {"a": "x" * (2 * 1024 * 1024)}}
-    with proxied.client() as web:
+    with proxied_server.client() as web:
         assert web.post("/api/jobs", json=size).status_code == 413  # by nginx: client_max_body_size
     more = {"task": "add", "arguments": {"a": "x" * (6 * 1024 * 1024)}}
-    with proxied.client(proxied.full, Host=NAME) as web:
+    with proxied_server.client(proxied_server.full, Host=NAME) as web:
         for _ in range(5):  # it is heard out each time: a reset would be nginx's 502
             response = web.post("/api/jobs", json=more)
             assert (response.status_code, response.json()["code"]) == (413, "too_large")
@@ -212,15 +221,18 @@ def test_a_body_that_is_too_large_gets_413_through_nginx(proxied: Proxied) -> No
         assert web.get("/api/jobs").status_code == 200
 
 
-def test_requests_through_nginx_need_a_key(proxied: Proxied) -> None:
-    for url in (proxied.plain, proxied.full):
-        response = httpx.get(f"{url}/api/jobs", headers={"Host": NAME}, timeout=PATIENCE)
+def test_requests_through_nginx_need_a_key(proxied_server: ProxiedServer) -> None:
+    for url in (proxied_server.plain, proxied_server.full):
+        response = httpx.get(f"{url}/api/jobs", headers={"Host": NAME}, timeout=TIMEOUT)
         assert response.status_code == 401
 
 
-def test_a_stream_ended_by_the_server_ends_through_nginx(proxied: Proxied) -> None:
-    revoked, key_id = proxied.served.key_and_id(Role.PRODUCER)
-    with proxied.client() as admin, proxied.client(Authorization=f"Bearer {revoked}") as web:
+def test_a_stream_ended_by_the_server_ends_through_nginx(proxied_server: ProxiedServer) -> None:
+    revoked, key_id = proxied_server.server.key_and_id(Role.PRODUCER)
+    with (
+        proxied_server.client() as admin,
+        proxied_server.client(Authorization=f"Bearer {revoked}") as web,
+    ):
         job = enqueue(admin, "add", {"hold": True}, a=1)
         with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
             found = events(response)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from tests.server.recording_store import Counted
+from tests.server.recording_store import RecordingStore
 
 from windlass.client import Client
 from windlass.core.codec import JsonCodec
@@ -21,7 +21,7 @@ MANY = 50
 
 
 async def test_concurrent_clients_share_one_read_of_the_log() -> None:
-    store = Counted(MemoryStore(clock=VirtualClock()))
+    store = RecordingStore(MemoryStore(clock=VirtualClock()))
     client = Client(store, JsonCodec())
     hub = EventHub(lambda: client, client.codec, ServerConfig())
     job = await start_one(store)
@@ -45,7 +45,7 @@ async def test_concurrent_clients_share_one_read_of_the_log() -> None:
 
 
 async def test_a_disconnect_does_not_cancel_a_shared_read() -> None:
-    store = Counted(MemoryStore(clock=VirtualClock()))
+    store = RecordingStore(MemoryStore(clock=VirtualClock()))
     client = Client(store, JsonCodec())
     hub = EventHub(lambda: client, client.codec, ServerConfig())
     job = await start_one(store)

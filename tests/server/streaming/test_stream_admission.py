@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.server.conftest import Served, enqueue, make_app, serving, until
-from tests.server.recording_store import Counted
+from tests.server.conftest import LiveServer, enqueue, make_app, run_server, until
+from tests.server.recording_store import RecordingStore
 
 from windlass.server.streaming.stream_admission import MAX_OPENING
 from windlass.stores.memory import MemoryStore
@@ -23,9 +23,9 @@ SENT_AWAY = b"HTTP/1.1 200 OK", b"d\r\nretry: 1000\n\n\r\n0\r\n\r\n"
 
 
 @contextlib.contextmanager
-def many(served: Served, job: str) -> Iterator[list[socket.socket]]:
+def many(server: LiveServer, job: str) -> Iterator[list[socket.socket]]:
     """Requests for streams, all sent before any is answered."""
-    host, _, port = served.url.removeprefix("http://").partition(":")
+    host, _, port = server.url.removeprefix("http://").partition(":")
     params = [f"GET /api/jobs/{job}/events HTTP/1.1", "Host: localhost"]
     params += ["Accept: text/event-stream", "", ""]
     created = [socket.create_connection((host, int(port))) for _ in range(MANY)]
@@ -49,38 +49,38 @@ def whole(one: socket.socket) -> tuple[bytes, bytes]:
 
 
 def test_streams_are_opened_a_few_at_a_time_and_do_not_block_other_requests(tmp_path: Path) -> None:
-    app, store = make_app(tmp_path), Counted(MemoryStore())
+    app, store = make_app(tmp_path), RecordingStore(MemoryStore())
     with (
         app.replace_store(store, tmp_path / "data"),
-        serving(tmp_path, app=app) as served,
-        served.client() as web,
+        run_server(tmp_path, app=app) as server,
+        server.client() as web,
     ):
         job = enqueue(web, "add", a=1)["id"]
         store.free.clear()
-        with many(served, job):
-            until(lambda: len(served.server.server_state.connections) > MANY, "all have come")
+        with many(server, job):
+            until(lambda: len(server.uvicorn.server_state.connections) > MANY, "all have come")
             until(lambda: store.under_way["get"], "the first are let in")
             for _ in range(3):
                 assert web.get("/api/jobs").json()["jobs"][0]["id"] == job
             assert store.under_way["get"] <= MAX_OPENING
             store.free.set()
-            until(lambda: served.context.hub.open_streams == MANY, "all are let in")
+            until(lambda: server.context.hub.open_streams == MANY, "all are let in")
 
 
 def test_a_shutdown_answers_streams_that_wait_for_admission(tmp_path: Path) -> None:
-    app, store = make_app(tmp_path), Counted(MemoryStore())
+    app, store = make_app(tmp_path), RecordingStore(MemoryStore())
     with (
         app.replace_store(store, tmp_path / "data"),
-        serving(tmp_path, app=app, grace=60) as served,
-        served.client() as web,
+        run_server(tmp_path, app=app, grace=60) as server,
+        server.client() as web,
     ):
         job = enqueue(web, "add", a=1)["id"]
         store.asked.clear()
         store.free.clear()
-        with many(served, job) as sockets:
-            until(lambda: len(served.server.server_state.tasks) == MANY, "all have asked")
+        with many(server, job) as sockets:
+            until(lambda: len(server.uvicorn.server_state.tasks) == MANY, "all have asked")
             until(lambda: store.under_way["get"] == MAX_OPENING, "the first are let in")
-            served.server.should_exit = True
+            server.uvicorn.should_exit = True
             until(lambda: len(answered(sockets)) == MANY - MAX_OPENING, "the others are sent away")
             assert store.asked["get"] == MAX_OPENING, "nothing is asked for them"
             assert all(whole(item) == SENT_AWAY for item in answered(sockets))
@@ -92,21 +92,21 @@ def test_a_shutdown_answers_streams_that_wait_for_admission(tmp_path: Path) -> N
 def test_a_stream_disconnected_before_admission_reads_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app, store = make_app(tmp_path), Counted(MemoryStore())
+    app, store = make_app(tmp_path), RecordingStore(MemoryStore())
     with (
         app.replace_store(store, tmp_path / "data"),
-        serving(tmp_path, app=app) as served,
-        served.client() as web,
+        run_server(tmp_path, app=app) as server,
+        server.client() as web,
     ):
         job = enqueue(web, "add", a=1)["id"]
         store.asked.clear()
         store.free.clear()
-        with many(served, job):
-            until(lambda: len(served.server.server_state.tasks) == MANY, "all have asked")
+        with many(server, job):
+            until(lambda: len(server.uvicorn.server_state.tasks) == MANY, "all have asked")
             until(lambda: store.under_way["get"] == MAX_OPENING, "the first are let in")
-        until(lambda: len(served.server.server_state.connections) <= 1, "all have left")
+        until(lambda: len(server.uvicorn.server_state.connections) <= 1, "all have left")
         store.free.set()
-        with served.client() as other:
+        with server.client() as other:
             read = {"Accept": "text/event-stream"}
             with other.stream("GET", f"/api/jobs/{job}/events", headers=read) as response:
                 assert response.status_code == 200
