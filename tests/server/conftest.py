@@ -1,4 +1,4 @@
-"""A real server on a real socket, with a SQLite file, and clients that speak HTTP to it."""
+"""A server on a real socket with a SQLite file, and HTTP clients."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def exists(path: str) -> bool:
 
 
 async def wait_for_file(gate: str) -> None:
-    """A file that a test makes, in another thread or process, when the task may go on."""
+    """Wait until a test creates this file, from another thread or process."""
     while not exists(gate):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
 def make_app(place: Path, url: str | None = None) -> Windlass:
-    """An app whose tasks do what tests need; on a SQLite file, unless another place is named."""
+    """Create an app with the tasks of the tests; on a SQLite file unless `url` is given."""
     app = Windlass(url or f"sqlite:///{place / 'jobs.db'}", data=place / "data")
 
     @app.task(name="add")
@@ -76,7 +76,7 @@ def make_app(place: Path, url: str | None = None) -> Windlass:
 
 @dataclass
 class LiveServer:
-    """A server at work in a thread. `stop` ends it as a signal would."""
+    """A server in a thread. `stop` shuts it down like a signal."""
 
     app: Windlass
     url: str = ""
@@ -129,7 +129,7 @@ def run_server(
     around: Callable[[FastAPI], FastAPI] = lambda api: api,
     grace: float = 5,
 ) -> Iterator[LiveServer]:
-    """`around` may put the server into an application with more to it."""
+    """Run a server inside the block. `around` may wrap the application."""
     server = LiveServer(make_app(place) if app is None else app)
     listening = Event()
 
@@ -164,21 +164,21 @@ def run_server(
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    """Open to this machine, shared by the tests of a file: to start one takes half a second."""
+    """A server without keys, shared by the tests of a file: a start takes half a second."""
     with run_server(tmp_path_factory.mktemp("server")) as one:
         yield one
 
 
 @pytest.fixture(scope="module")
 def server_with_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    """The same, with a worker in its process."""
+    """A server without keys, with a worker in its process."""
     with run_server(tmp_path_factory.mktemp("working"), worker=True) as one:
         yield one
 
 
 @dataclass(frozen=True)
 class SseMessage:
-    """One message of a stream, as a browser would take it."""
+    """One message of a stream, parsed like in a browser."""
 
     type: str
     data: Any
@@ -191,7 +191,7 @@ class SseMessage:
 
 
 def messages(response: httpx.Response) -> Iterator[SseMessage | str]:
-    """The messages of a stream as they come; a comment comes as a text."""
+    """Yield the messages of a stream as they arrive; a comment as text."""
     fields: dict[str, str] = {}
     for line in response.iter_lines():
         if line.startswith(":"):
@@ -210,7 +210,7 @@ def read_messages(response: httpx.Response) -> list[SseMessage]:
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    """Look until it holds; absolute times decide nothing but when to give up."""
+    """Poll until the condition holds; fail after TIMEOUT."""
     end = time.monotonic() + TIMEOUT
     pause = 0.005
     while not (found := condition()):

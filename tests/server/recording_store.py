@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class RecordingStore(WrappedStore):
-    """Counts what is asked, and how much of it is under way; all of it may be held up."""
+    """Counts started and running calls; calls of the verbs in `held` wait until `free` is set."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)

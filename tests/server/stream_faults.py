@@ -1,4 +1,4 @@
-"""Somebody between a server and its readers, who meddles with streams."""
+"""ASGI middleware that reorders, repeats and falsifies events of streams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MessageFault = Callable[[Message], list[Message]]
 
 
 def reorder_and_repeat() -> MessageFault:
-    """Each third event comes before the one that it follows, and every event comes twice."""
+    """Move each third event before its predecessor, and send every event twice."""
     held: list[Message] = []
     count = 0
 
@@ -33,7 +33,7 @@ def taken(held: list[Message]) -> list[Message]:
 
 
 def apart(message: Message) -> list[Message]:
-    """Events that come together, one by one."""
+    """Split a message with several events into one message for each event."""
     events = [event + b"\n\n" for event in message.get("body", b"").split(b"\n\n") if event]
     if len(events) < 2:
         return [message]
@@ -42,7 +42,7 @@ def apart(message: Message) -> list[Message]:
 
 
 def falsify_progress() -> MessageFault:
-    """The job was at 40 %, then it says 15."""
+    """Replace 60 % by 15 %, below the earlier progress."""
     result, lied = b'"progressPct":60', b'"progressPct":15'
     return lambda message: [
         {**message, "body": message["body"].replace(result, lied)} if "body" in message else message
@@ -50,7 +50,7 @@ def falsify_progress() -> MessageFault:
 
 
 class FaultyStreams:
-    """The server, with somebody in between who meddles with its streams."""
+    """An ASGI application whose response messages pass through a fault."""
 
     def __init__(self, app: ASGIApp, make: Callable[[], MessageFault]) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""The pages of the dashboard, as they come from the server."""
+"""Pages and assets of the dashboard over HTTP."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_page_has_a_policy_that_allows_only_own_resources(web: httpx.Clien
         policy = response.headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
-        assert "//" not in policy  # no other place
+        assert "//" not in policy  # no other host
         assert response.headers["x-content-type-options"] == "nosniff"
         assert response.headers["cache-control"] == "no-cache"
         assert "<script>" not in response.text

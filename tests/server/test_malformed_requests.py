@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is one that was promised: never a fault of the server's own."""
+"""Malformed requests get documented responses, and never an internal error."""
 
 from __future__ import annotations
 

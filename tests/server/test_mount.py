@@ -1,4 +1,4 @@
-"""The server inside another application, and the packages that it does not load before."""
+"""The server inside another application, and its lazy imports."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ OPEN = ServerConfig(auth=AuthMode.OPEN)
 
 @contextmanager
 def running(api: FastAPI) -> Iterator[httpx.Client]:
-    """By a plain uvicorn, as anybody would run it."""
+    """Run the application in a plain uvicorn server."""
     server = uvicorn.Server(uvicorn.Config(api, port=0, log_config=None))
     thread = Thread(target=server.run)
     thread.start()
     try:
-        until(lambda: server.started, "it listens")
+        until(lambda: server.started, "the server listens")
         port = server.servers[0].sockets[0].getsockname()[1]
         with httpx.Client(
             base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT, verify=False
@@ -87,7 +87,9 @@ def test_the_router_can_be_included_in_another_application(app: Windlass) -> Non
     api.include_router(app.router(OPEN))
     with running(api) as web:
         check(web, "")
-        assert web.get("/nothing").json() == {"detail": "Not Found"}  # what is not ours stays so
+        assert web.get("/nothing").json() == {
+            "detail": "Not Found"
+        }  # other paths keep their error format
         document = web.get("/openapi.json").json()
         assert {"/mine", "/api/jobs"} <= document["paths"].keys()
 
@@ -125,7 +127,7 @@ def test_a_job_rejected_by_middleware_is_not_enqueued(app: Windlass) -> None:
         enqueue(web, "add", a=1)
         response = web.post("/api/jobs", json={"task": "add", "arguments": {"a": 13}})
         assert (response.status_code, response.json()["code"]) == (500, "internal")
-        assert "unlucky" not in response.text  # what is not meant for callers stays here
+        assert "unlucky" not in response.text  # the message of the exception stays private
         assert len(web.get("/api/jobs").json()["jobs"]) == 1
 
 
@@ -191,14 +193,16 @@ def test_an_embedding_server_stops_with_open_streams(
         try:
             base = f"http://127.0.0.1:{port}/jobs"
             with httpx.Client(base_url=base, timeout=TIMEOUT, verify=False) as web:
-                until(lambda: answers(web), "it listens")
+                until(lambda: answers(web), "the server listens")
                 job = enqueue(web, "add", {"hold": True}, a=1)
                 path = f"/api/jobs/{job['id']}/events"
                 with web.stream("GET", path, headers=STREAM) as response:
                     lines = response.iter_lines()
-                    assert any(line.startswith("data:") for line in lines)  # up to the first event
+                    assert any(
+                        line.startswith("data:") for line in lines
+                    )  # the first event arrives
                     process.send_signal(number)
-                    assert not any(line.startswith("data:") for line in lines)  # and it ends
+                    assert not any(line.startswith("data:") for line in lines)  # the stream ends
             process.wait(TIMEOUT)
         finally:
             process.kill()

@@ -1,11 +1,11 @@
-"""The OpenAPI document is true: schemathesis asks all that it promises, and much that it does not.
+"""The server conforms to its OpenAPI document: schemathesis sends valid and invalid requests.
 
-Its checks: no fault of the server's own, no answer, content type, header or body that is not in the
-document, no method and no data beyond it that are taken, nobody let in without a key. One is left
-out: that all data of the right form are taken. A form cannot say which tasks there are, or that two
-fields exclude each other; such are refused with 422, and the document promises that.
+It checks that there is no internal error, no undocumented status, content type, header or body, no
+accepted undocumented method or data, and no access without a key. One check is excluded: that all
+data of a valid schema are accepted. A schema cannot express which tasks exist, or that two fields
+exclude each other. Such requests get 422, as documented.
 
-`GET /api/events` is not asked: its answers have no end. Its tests are test_stream and test_many.
+`GET /api/events` is excluded, because its streams never end: see streaming/test_feeds.py.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ QUIETLY: dict[str, Any] = {
     "database": None,
     "derandomize": EFFORT == 1,
     "suppress_health_check": list(HealthCheck),
-    "phases": [Phase.generate],  # what it finds is small enough
+    "phases": [Phase.generate],  # failures are small without shrinking
 }
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -56,7 +56,7 @@ def document(server: LiveServer, key: str) -> Any:
     return schema.exclude(path=ENDLESS)
 
 
-# All of what each may do, and most of what it may not.
+# Role, owner, and number of examples.
 WHO = [(Role.ADMIN, None, 3), (Role.OPERATOR, "alice", 1), (Role.WORKER, None, 1)]
 
 
@@ -80,11 +80,11 @@ def test_every_route_responds_as_documented(
 
             try:
                 check()
-            except Unsatisfiable:  # nothing can be wrong about what takes nothing
+            except Unsatisfiable:  # an operation without input has no invalid input
                 assert mode is GenerationMode.NEGATIVE, operation.label
 
 
-LINKED = {  # by their beginnings: what must have been done well in the end
+LINKED = {  # operations that must succeed, by resource
     "jobs": {"POST /api/jobs", "GET /api/jobs/{id}", "POST /api/jobs/{id}/cancel"},
     "schedules": {"POST /api/schedules", "GET /api/schedules/{name}"},
     "keys": {"POST /api/keys", "DELETE /api/keys/{id}"},
@@ -97,12 +97,12 @@ MAKING: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("noun", list(LINKED))
 def test_created_resources_can_be_read_through_their_links(tmp_path: Path, noun: str) -> None:
-    """From an empty store each time, and open, so that the same requests have the same answers."""
+    """Each run starts with an empty store and needs no key, so that it is deterministic."""
     app = make_app(tmp_path, "memory:")
     with run_server(tmp_path, ServerConfig(auth=AuthMode.OPEN, rate=0), app=app) as server:
         schema = schemathesis.openapi.from_url(f"{server.url}/api/openapi.json")
         schema.config.generation.update(modes=[GenerationMode.POSITIVE])
-        schema.config.phases.stateful.inference.algorithms = []  # by the links that it tells of
+        schema.config.phases.stateful.inference.algorithms = []  # use only the documented links
         linked = schema.include(path_regex=rf"^/api/{noun}(/\{{.*)?$")
         machine = following(app, linked.as_state_machine())
         machine.run(settings=settings(max_examples=30 * EFFORT, stateful_step_count=8, **QUIETLY))
@@ -119,9 +119,9 @@ def following(app: Windlass, machine: type[APIStateMachine]) -> Any:
             vars(data).update(vars(MemoryData(data.clock)))
 
         def before_call(self, case: schemathesis.Case[Any]) -> None:
-            """Of a hundred random names none is a task's, and no word is a length of time."""
+            """Use an existing task and a valid interval: random values would never match."""
             label, body = case.operation.label, case.body
-            case.headers.pop("Authorization", None)  # which are nonsense, and not asked for
+            case.headers.pop("Authorization", None)  # random, and not required
             case.cookies.clear()
             if label in MAKING and isinstance(body, dict) and "task" in body:
                 kept = {name: body[name] for name in body if name in {"hold", "name"}}

@@ -1,4 +1,4 @@
-"""Too much, too deep, too long, too slow: each is refused as such, and the server stays well."""
+"""Limits of requests: size, nesting, number of items, and time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def short_timeout_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
 
 @pytest.fixture
 def web(limited_server: LiveServer) -> Iterator[httpx.Client]:
-    """Which finds the server well after each test."""
+    """A client; after each test, the server still enqueues jobs."""
     with limited_server.client() as client:
         yield client
         assert enqueue(client, "add", a=1)["state"] == "queued"
@@ -56,7 +56,7 @@ def told(answer: httpx.Response) -> tuple[int, str]:
 
 
 def all_of(sock: socket.socket) -> bytes:
-    """What the server says before it ends the connection, in whatever way."""
+    """Read until the server closes or resets the connection."""
     found = b""
     try:
         while piece := sock.recv(65536):
@@ -71,7 +71,7 @@ def all_of(sock: socket.socket) -> bytes:
 def test_a_body_that_is_too_large_is_rejected_on_every_route(web: httpx.Client, path: str) -> None:
     body = json.dumps({"task": "x" * 200_000}).encode()
     assert told(web.post(path, content=body, headers=JSON)) == (413, "too_large")
-    pieces = (b"[" * 10_000 for _ in range(20))  # whose length nobody knows before
+    pieces = (b"[" * 10_000 for _ in range(20))  # chunked, without Content-Length
     assert told(web.post(path, content=pieces, headers=JSON)) == (413, "too_large")
 
 
@@ -79,7 +79,7 @@ def test_a_body_that_is_too_large_is_rejected_on_every_route(web: httpx.Client, 
 def test_the_rest_of_a_rejected_body_is_drained_before_the_response(
     limited_server: LiveServer, web: httpx.Client, header: str, status: int
 ) -> None:
-    """The connection of HTTP/1.0, as of nginx, ends with the answer: too early is a reset."""
+    """nginx uses HTTP/1.0: a close before the whole body is received resets the connection."""
     size = 16 * 1024 * 1024
     with wire(limited_server) as sock:
         sock.sendall(
@@ -169,7 +169,7 @@ def test_a_request_head_that_is_too_large_is_rejected(
         try:
             sock.sendall(head)
         except (BrokenPipeError, ConnectionResetError):
-            return  # it was cut off while it was being told
+            return  # the server closed the connection during the send
         response = all_of(sock)
         assert response.startswith(b"HTTP/1.1 400") or response == b""
 
@@ -192,7 +192,7 @@ def test_an_incomplete_second_request_head_times_out(short_timeout_server: LiveS
 
 
 def trickle(sock: socket.socket) -> bytes:
-    """One byte after another, until the server has enough of it; what it said meanwhile."""
+    """Send single bytes until the server disconnects; return its response."""
     sock.settimeout(0.02)
     found = b""
     for _ in range(round(TIMEOUT / 0.02)):
@@ -206,7 +206,7 @@ def trickle(sock: socket.socket) -> bytes:
             continue
         except (BrokenPipeError, ConnectionResetError):
             return found
-    raise AssertionError("it was listened to for ever")
+    raise AssertionError("the server never closed the connection")
 
 
 def test_a_body_sent_too_slowly_times_out(short_timeout_server: LiveServer) -> None:
@@ -223,7 +223,7 @@ def test_a_body_sent_too_slowly_times_out(short_timeout_server: LiveServer) -> N
 def test_a_client_that_keeps_sending_after_the_response_is_disconnected(
     short_timeout_server: LiveServer,
 ) -> None:
-    """The address takes no body: the answer comes at once, and the rest is nobody's business."""
+    """The path does not exist: the 404 response does not wait for the body."""
     with wire(short_timeout_server) as sock:
         sock.sendall(
             b"POST /api/nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000\r\n\r\n"
@@ -232,7 +232,7 @@ def test_a_client_that_keeps_sending_after_the_response_is_disconnected(
 
 
 def test_a_stream_outlasts_the_read_timeout(short_timeout_server: LiveServer) -> None:
-    """A stream lasts longer than anybody's patience with a request."""
+    """Several keepalives arrive after `read_timeout`."""
     with short_timeout_server.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)
         with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:

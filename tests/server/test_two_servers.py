@@ -1,4 +1,4 @@
-"""Two servers on one PostgreSQL database: whichever one asks, the story is the same."""
+"""Two servers on one PostgreSQL database return the same events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def database() -> Iterator[str]:
 def test_clients_can_switch_between_two_servers_on_one_database(
     database: str, tmp_path: Path
 ) -> None:
-    """The worker is beside one of them; every reader changes over to the other in the middle."""
+    """One server runs the worker; every client switches servers in the middle of its stream."""
     gate = tmp_path / "gate"
     with (
         run_server(tmp_path, app=make_app(tmp_path, database), worker=True) as one,
@@ -73,7 +73,7 @@ def test_clients_can_switch_between_two_servers_on_one_database(
             }
             until(
                 lambda: one.context.hub.open_streams == two.context.hub.open_streams == 3,
-                "all have changed over",
+                "all clients have switched",
             )
             gate.touch()
             found = {who: work.result() for who, work in reading.items()}

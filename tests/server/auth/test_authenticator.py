@@ -1,4 +1,4 @@
-"""Who is let in, what they may do there, and what they see."""
+"""Authentication, permissions of roles, visibility of jobs, and rate limits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.wrapped_store import WrappedStore
 
-# What surfaces of the kind promise, written out by hand: role by need.
+# Permissions of each role, written by hand.
 MAY = {
     Role.VIEWER: {Permission.PUBLIC, Permission.READ, Permission.MONITOR},
     Role.PRODUCER: {Permission.PUBLIC, Permission.READ, Permission.MONITOR, Permission.PRODUCE},
@@ -64,7 +64,7 @@ def ask(web: httpx.Client, route: Route) -> httpx.Response:
     path = route.path.replace("{id}", str(uuid4())).replace("{queue:path}", "q")
     path = path.replace("{name:path}", "none")
     if path == "/api/events":
-        path += f"?after={uuid4()}:0"  # a stream of a list would have no end
+        path += f"?after={uuid4()}:0"  # the stream of a list never ends
     body: dict[str, str] | None = {} if route.method == "POST" else None
     return web.request(route.method, path, json=body)
 
@@ -92,7 +92,7 @@ def test_each_role_can_use_exactly_its_routes(keyed_server: LiveServer, role: Ro
         for route in ROUTES:
             response = ask(web, route)
             if route.path == "/api/session":
-                continue  # it has tests of its own
+                continue  # see test_sessions.py
             if route.permission in MAY[role]:
                 assert response.status_code not in {401, 403}, route.path
                 assert response.status_code < 500, route.path
@@ -249,7 +249,7 @@ def test_a_revoked_key_is_rejected_and_its_open_stream_ends(keyed_server: LiveSe
                 return len(read_messages(response))
 
         reading = pool.submit(read)
-        until(lambda: keyed_server.context.hub.followed_jobs, "it is followed")
+        until(lambda: keyed_server.context.hub.followed_jobs, "the job is followed")
         revoke(keyed_server, key_id)
         assert reading.result() == 1
         reply_response = web.get("/api/jobs")
@@ -288,7 +288,7 @@ def test_a_local_server_requires_keys_permanently_after_the_first_key(tmp_path: 
         with server.client() as web:
             assert web.get("/api/jobs").status_code == 200
             _, key_id = server.key_and_id(Role.ADMIN)
-            until(lambda: web.get("/api/jobs").status_code == 401, "it is locked")
+            until(lambda: web.get("/api/jobs").status_code == 401, "keys are required")
             revoke(server, key_id)
             assert web.get("/api/jobs").status_code == 401
         with run_server(tmp_path) as again, again.client() as web:
@@ -298,7 +298,7 @@ def test_a_local_server_requires_keys_permanently_after_the_first_key(tmp_path: 
 def test_a_foreign_host_name_is_rejected(
     tmp_path: Path,
 ) -> None:
-    """A page whose name leads to 127.0.0.1 must not act for the one who looks at it."""
+    """A page whose host name resolves to 127.0.0.1 must not act for its visitor (DNS rebinding)."""
     with run_server(tmp_path) as server, server.client() as web:
         for host, status in (("evil.example", 421), ("localhost:80", 200), ("[::1]:9", 200)):
             assert web.get("/api/jobs", headers={"Host": host}).status_code == status, host
@@ -353,7 +353,7 @@ def test_actions_are_audited(keyed_server: LiveServer) -> None:
         web.delete(f"/api/jobs/{job['id']}")
         web.post("/api/queues/q/pause")
         web.post("/api/queues/q/resume")
-        web.post(f"/api/jobs/{uuid4()}/cancel")  # nothing was done
+        web.post(f"/api/jobs/{uuid4()}/cancel")  # a missing job is not audited
         notes = web.get("/api/audit", params={"limit": 4}).json()
         assert [
             (entry["action"], entry["target"], entry["keyId"]) for entry in notes["entries"]
@@ -368,7 +368,7 @@ def test_actions_are_audited(keyed_server: LiveServer) -> None:
 
 
 def test_a_forwarded_request_does_not_count_as_local(tmp_path: Path) -> None:
-    """A proxy on this machine that says for whom it asks does not lend its own place."""
+    """The address of a local proxy does not make its clients local."""
     with run_server(tmp_path) as server, server.client() as web:
         assert web.get("/api/jobs").status_code == 200
         elsewhere = {"X-Forwarded-For": "203.0.113.7"}
@@ -382,10 +382,10 @@ SIGNS = [
 
 
 def test_a_proxied_request_does_not_count_as_local(tmp_path: Path) -> None:
-    """Whatever the proxy says of them: it may only pass on what they said themselves."""
+    """Even if the headers name a local address: a client can forge them."""
     rest = "Host: localhost\r\nConnection: close\r\n"
     ways = [(f"HTTP/1.1\r\n{sign}\r\n{rest}", sign.partition(":")[0].lower()) for sign in SIGNS]
-    ways.append((f"HTTP/1.0\r\n{rest}", "HTTP/1.0"))  # which nginx speaks, with no other sign
+    ways.append((f"HTTP/1.0\r\n{rest}", "HTTP/1.0"))  # nginx uses it, and adds no header
     with run_server(tmp_path) as server:
         assert spoken(server, f"GET /api/jobs HTTP/1.1\r\n{rest}\r\n")[0] == 200
         for head, sign in ways:
@@ -399,7 +399,7 @@ def test_a_proxied_request_does_not_count_as_local(tmp_path: Path) -> None:
 
 
 def spoken(server: LiveServer, text: str) -> tuple[int, bytes]:
-    """A request that no library changes."""
+    """Send a raw request; return the status and the body."""
     place = httpx.URL(server.url)
     with socket.create_connection((place.host, place.port), TIMEOUT) as sock:
         sock.sendall(text.encode())
@@ -418,7 +418,7 @@ def test_a_rate_limited_request_gets_retry_after(tmp_path: Path) -> None:
             assert [item.status_code for item in found] == [200, 200, 200, 429]
             assert 0 < int(found[-1].headers["retry-after"]) <= 1000
             assert found[-1].json()["code"] == "rate_limited"
-        key = server.key(Role.VIEWER)  # each has its own measure
+        key = server.key(Role.VIEWER)  # each key has its own bucket
         with server.client() as web:
             found = [web.post("/api/session", json={"key": key}) for _ in range(4)]
             assert [item.status_code for item in found] == [201, 201, 201, 429]
@@ -438,7 +438,7 @@ def test_the_rate_limiter_keeps_the_rate_and_allows_bursts() -> None:
 
 
 class Counting(WrappedStore):
-    """Counts how often it is asked for records, and takes a turn of the loop to answer."""
+    """Counts `get_records` calls, each of which yields to the event loop once."""
 
     reads = 0
 
@@ -459,7 +459,7 @@ async def test_a_thousand_streams_of_one_key_read_the_key_once() -> None:
     caller = Caller(name="k", key_id=key.id, roles=key.roles)
     assert await auth.still_authorized(caller)
     await ApiKeys(store).revoke(key.id)
-    auth._keys._entries[key.id] = (-math.inf, key)  # what is known is old
+    auth._keys._entries[key.id] = (-math.inf, key)  # the cache entry is expired
     before = store.reads
     await asyncio.gather(*(auth.still_authorized(caller) for _ in range(1000)))
     assert store.reads == before + 1
@@ -467,11 +467,11 @@ async def test_a_thousand_streams_of_one_key_read_the_key_once() -> None:
 
 
 async def test_many_streams_share_one_access_recheck() -> None:
-    """Else all ask the store at once, again and again, and nobody else has a turn."""
+    """Otherwise all streams would read the store at once, and block other requests."""
     store = RecordingStore(MemoryStore())
     auth = Authenticator(lambda: store, ServerConfig(auth=AuthMode.LOCAL, key_cache_ttl=0.2))
     assert await auth.still_authorized(ANONYMOUS_ADMIN)
-    await asyncio.sleep(0.2)  # until what is known is to be looked up again
+    await asyncio.sleep(0.2)  # until the cache entry expires
     store.asked.clear()
     store.held = {"list_records"}
     store.free.clear()

@@ -1,7 +1,7 @@
-"""Every route, asked by everybody, about everybody's jobs: role by tenant by operation.
+"""Every route with every caller, for jobs of every tenant.
 
-What is expected stands in the table below, written by hand. Routes come from the server itself, so
-that a new one without a line here fails.
+The expected results are in a table, written by hand. The routes are read from the server, so that
+a new route without a rule fails.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from windlass.server.routes.route_table import ROUTES
 from windlass.store import Store
 from windlass.testing.wrapped_store import WrappedStore
 
-# Who may: v(iewer) p(roducer) w(orker) o(perator) a(dmin), * anybody.
-# About: job (named in the request: another's is as good as none), part (what one sees), all (of all
-# jobs: nothing for keys of an owner or a team), self.
-# Good: the answer to who may. Also: what lets one in beside a key or a session.
+# Roles: v(iewer) p(roducer) w(orker) o(perator) a(dmin), * without a key.
+# Scope: job (named in the request; an invisible job counts as missing), part (visible jobs),
+# all (all jobs; forbidden for keys of an owner or team), self.
+# Status: of a permitted request. Credential: accepted in addition to a key or session.
 RULES = """
 POST   /api/jobs                          p.o.a      job   201
 POST   /api/jobs/batch                    p.o.a      part  200
@@ -127,7 +127,7 @@ def rules() -> list[Rule]:
 
 @dataclass(frozen=True)
 class Asker:
-    """Somebody, and what they show. `role` is None for who may do nothing at all."""
+    """A caller with its request headers. `role` is None for a caller without permissions."""
 
     name: str
     role: Role | None = None
@@ -156,7 +156,7 @@ class Watched(WrappedStore):
         response = await call()
         if verb in READS:
             return response
-        # Of a batch nothing may be taken; and a claim that takes nothing writes nothing.
+        # A batch may be rejected completely, and an empty claim writes nothing.
         result = response if verb in {"enqueue", "claim"} else [None]
         if any(getattr(item, "accepted", True) for item in result):
             self.writes.append(verb)
@@ -170,7 +170,7 @@ class Watched(WrappedStore):
 
 @dataclass
 class Place:
-    """One server, one store; its jobs by whose they are."""
+    """A server on a store that records writes."""
 
     server: LiveServer
     writes: list[str]
@@ -179,7 +179,7 @@ class Place:
         return self.server.app.sync.call(work)
 
     def jobs(self) -> dict[tuple[str, str], str]:
-        """A fresh one of each sort: own, another owner's, another team's; and one that is not."""
+        """Create a job of alice/red, bob/red and alice/blue; add the id of a missing job."""
         app = self.server.app
         tenants = [("alice", "red"), ("bob", "red"), ("alice", "blue")]
         spec = app.tasks.get("add")
@@ -232,7 +232,7 @@ def session(place: Place, key: str) -> str:
 
 
 def ended(place: Place) -> list[Asker]:
-    """An admin's key that was revoked, a session of it, and one that has expired."""
+    """Return callers with a revoked key, with a session of it, and with an expired key."""
     token, key_id = place.key(Role.ADMIN, None, None)
     cookie = session(place, token)
     place.server.context.authenticator._keys.forget(key_id)
@@ -251,7 +251,7 @@ def ended(place: Place) -> list[Asker]:
 
 
 def with_token(place: Place) -> Asker:
-    """An attempt, by its task token."""
+    """Return a caller with the task token of an attempt."""
     with place.server.client(place.key(Role.ADMIN, None, None)[0]) as web:
         body = {"task": "add", "arguments": {"a": 1}, "queue": "tokens"}
         assert web.post("/api/jobs", json=body).status_code == 201
@@ -261,7 +261,7 @@ def with_token(place: Place) -> Asker:
 
 
 def with_ticket(place: Place) -> Asker:
-    """A ticket of somebody who may look at all."""
+    """Return a caller with tickets of a viewer key."""
     return Asker("ticket", Role.VIEWER, key_id=place.key(Role.VIEWER, None, None)[1])
 
 
@@ -295,7 +295,7 @@ def ask(
     path = path.replace("{name:path}", "none")
     body = BODIES.get(rule.name)
     params = {}
-    owner = {"owner": target[0]} if asker.owner is None else {}  # jobs depend on their owner's
+    owner = {"owner": target[0]} if asker.owner is None else {}  # a parent must have the same owner
     new = str(uuid4())
     if rule.name == "POST /api/jobs":
         body = JOB | {"dependsOn": [job], "id": new} | owner
@@ -309,7 +309,7 @@ def ask(
     place.writes.clear()
     with web.stream(rule.method, path, json=body, params=params, headers=headers) as response:
         if response.status_code < 300 and "events" in path:
-            return response.status_code, ""  # a stream of a job that waits has no end
+            return response.status_code, ""  # the stream of a held job never ends
         response.read()
         return response.status_code, response.text.replace(job, "…").replace(new, "…")
 
@@ -321,7 +321,7 @@ async def ticket(place: Place, key_id: str) -> str:
 def faults_of(web: httpx.Client, place: Place, rule: Rule, asker: Asker) -> Iterator[str]:
     jobs = place.jobs() if rule.about == "job" else {("", ""): str(uuid4())}
     unknown: dict[int, str] = {}
-    for target in reversed(jobs):  # the one that is not there comes first
+    for target in reversed(jobs):  # the missing job first
         web.cookies.clear()
         found, said = ask(web, place, rule, asker, (target, jobs[target]))
         expected_value = expected(rule, asker, target)
@@ -330,9 +330,9 @@ def faults_of(web: httpx.Client, place: Place, rule: Rule, asker: Asker) -> Iter
             yield f"{line}: {found}, not {expected_value}: {said:.200}"
         if found in {401, 403} or (found == 404 and rule.about == "job"):
             if place.writes:
-                yield f"{line}: refused, and yet {place.writes}"
+                yield f"{line}: rejected, but wrote {place.writes}"
             if unknown.setdefault(found, said) != said:
-                yield f"{line}: it tells more than of an unknown one: {said}"
+                yield f"{line}: the response differs from that of a missing job: {said}"
 
 
 def test_every_route_has_a_rule(place: Place) -> None:
@@ -342,7 +342,7 @@ def test_every_route_has_a_rule(place: Place) -> None:
     named = sorted(rule.name for rule in rules())
     # The store protocol has its own table: remote/test_store_access.py covers each of its verbs.
     protocol = {f"{route.method} {route.path}" for route in ROUTES if route.internal}
-    # The pages are for everybody, and hold nothing: test_dashboard.py looks at them.
+    # The pages are public and hold no data: see test_dashboard.py.
     pages = {f"GET /{path}" for path in dashboard.PAGES} | {f"GET {dashboard.ASSET}"}
     assert named == sorted(answered - protocol - pages)
 
@@ -353,7 +353,7 @@ def test_every_caller_gets_the_expected_status_on_every_route(place: Place) -> N
         for asker in askers(place):
             for rule in rules():
                 if rule.name == "DELETE /api/session" and asker.name.endswith("by session"):
-                    continue  # it would be its last; tests of sessions do that
+                    continue  # it would end the session; see test_sessions.py
                 faults += faults_of(web, place, rule, asker)
     assert not faults, "\n" + "\n".join(faults)
 
@@ -385,7 +385,7 @@ async def rows_of(place: Place, ids: list[str]) -> list[JobRow | None]:
 
 
 def test_the_recording_store_records_writes(place: Place) -> None:
-    """Else nothing above would show that nothing was written."""
+    """Proves that the matrix would detect a write of a rejected request."""
     with place.server.client(place.key(Role.ADMIN, None, None)[0]) as web:
         place.writes.clear()
         web.post("/api/queues/q/pause")

@@ -1,7 +1,7 @@
 """Enqueue rules for keys of an owner or team, in one table for the API and the store protocol.
 
-What is expected is written by hand: what becomes of a job that such a key wants to put in, for a
-key of gina's red team, one of gina with all her teams, and one of all red teams.
+The table is written by hand: the result of an enqueue by a key of owner gina and team red, by a key
+of owner gina, and by a key of team red.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from windlass.server.config import AuthMode, ServerConfig
 from windlass.stores.http import HttpConfig, HttpStore
 
 KEYS = [("gina", "red"), ("gina", None), (None, "red")]
-# what the job says beside its owner, gina         gina/red   gina/*     */red
+# options of the job, besides its owner gina       gina/red   gina/*     */red
 TABLE = """
 nothing                                            created    created    created
 team red                                           created    created    created
@@ -37,7 +37,7 @@ owner hans                                         invalid    invalid    created
 depends_on gina/red                                created    created    created
 depends_on gina/blue                               unknown    created    unknown
 depends_on hans/red                                unknown    unknown    unknown
-depends_on nobody                                  unknown    unknown    unknown
+depends_on missing                                 unknown    unknown    unknown
 request_id gina/red                                duplicate  duplicate  duplicate
 request_id gina/blue                               conflict   duplicate  conflict
 request_id hans/red                                created    created    created
@@ -52,17 +52,17 @@ id hans/red                                        conflict   conflict   conflic
 retry gina/red                                     created    created    created
 retry gina/blue                                    unknown    created    unknown
 retry hans/red                                     unknown    unknown    created
-retry nobody                                       unknown    unknown    unknown
+retry missing                                      unknown    unknown    unknown
 retry_of_taken_key gina/red                        conflict   duplicate  conflict
 """
-NAMED = {"id", "depends_on", "retry", "retry_of_taken_key"}  # by their ids
+NAMED = {"id", "depends_on", "retry", "retry_of_taken_key"}  # the job is referenced by its id
 ROWS = [(*line[:50].split(), *line[50:].split()) for line in TABLE.strip().splitlines()]
 ROWS = [row if len(row) == 5 else (row[0], "", *row[1:]) for row in ROWS]
 
 
 @dataclass
 class Stage:
-    """The job that is spoken of, and another that may be in the way."""
+    """The referenced job, and a second job with the same unique key."""
 
     job: JobRow | None
     rival: JobRow | None = None
@@ -90,8 +90,8 @@ def job(server: LiveServer, **options: Any) -> NewJob:
 
 
 def staged(server: LiveServer, verb: str, whose: str) -> Stage:
-    """Fresh for each case; what is retried has ended."""
-    if whose in {"", "nobody"} or verb in {"team", "owner"}:
+    """Create the jobs of a case; a job to retry is canceled first."""
+    if whose in {"", "missing"} or verb in {"team", "owner"}:
         return Stage(None)
     owner, team = whose.split("/")
     names = {"owner": owner, "request_id": f"r-{uuid4()}", "unique_key": f"u-{uuid4()}"}
@@ -113,7 +113,7 @@ def staged(server: LiveServer, verb: str, whose: str) -> Stage:
 
 
 def said(verb: str, value: str, stage: Stage) -> dict[str, Any]:
-    """The options of the job, by the names that Python has for them."""
+    """Return the options of the new job, with their Python names."""
     row = stage.job
     match verb:
         case "team" | "owner":
@@ -136,7 +136,7 @@ class Api:
         self._web = server.client(key)
 
     def ask(self, verb: str, value: str, stage: Stage) -> tuple[str, str]:
-        """What became of it, and all that was told."""
+        """Enqueue or retry; return the result, and the whole response."""
         if verb.startswith("retry"):
             response = self._web.post(f"/api/jobs/{stage.id}/retry")
         else:
@@ -172,7 +172,7 @@ class Protocol:
             new = (
                 replace(job(self._served), retry_of=stage.id) if row is None else retry_request(row)
             )
-            # As one would ask for it who does not know whose it is.
+            # Like a client that does not know the owner.
             new = replace(new, team=None, owner=new.owner if self._owner is None else "")
         else:
             new = job(self._served, **{"owner": "gina"} | said(verb, value, stage))

@@ -1,4 +1,4 @@
-"""Nothing secret is logged, whatever happens and however much is logged."""
+"""Secrets are never logged, even at the most verbose level."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.server.auth.sessions import COOKIE
 from windlass.server.auth.token_signer import SIGNING_KEY
 
-# With all that any library says: 1 is below DEBUG.
+# Logs everything: level 1 is below DEBUG.
 SERVER = """
 import asyncio, logging, sys
 from pathlib import Path
@@ -36,7 +36,7 @@ app = make_app(Path(sys.argv[1]))
 @app.middleware
 def guard(new_job):
     if b"unlucky" in new_job.payload:
-        raise RuntimeError("the middleware has a fault")
+        raise RuntimeError("the middleware failed")
     return new_job
 
 
@@ -75,7 +75,7 @@ def logging_server(place: Path, log: Path) -> Iterator[str]:
 
 
 def prepared(place: Path) -> str:
-    """A store with one key."""
+    """Create a store with one key; return the key."""
     app = make_app(place)
 
     async def make() -> str:
@@ -103,7 +103,7 @@ def secret_part(key: str) -> str:
 
 
 def visit(url: str, key: str) -> dict[str, str]:
-    """All that has to do with a secret, well and badly; the secrets that were used."""
+    """Make valid and invalid requests with secrets; return all secrets used."""
     found = {"key": secret_part(key)}
     with httpx.Client(base_url=url, timeout=TIMEOUT, verify=False) as web:
         signed_in = web.post("/api/session", json={"key": key})
@@ -124,7 +124,7 @@ def streams(web: httpx.Client, job: str) -> dict[str, str]:
     ticket = web.post("/api/tickets").json()["ticket"]
     web.post(f"/api/jobs/{job}/cancel")
     bare = {"Cookie": "", **STREAM}
-    for expected in (200, 401):  # it is good once
+    for expected in (200, 401):  # a ticket is valid once
         params = {"ticket": ticket}
         with web.stream("GET", f"/api/jobs/{job}/events", params=params, headers=bare) as response:
             assert response.status_code == expected
@@ -172,7 +172,7 @@ def test_no_secret_is_logged(tmp_path: Path) -> None:
         secrets = visit(url, key)
     secrets |= {f"signing secret {n}": one for n, one in enumerate(signing_secrets(tmp_path))}
     result = log.read_text()
-    assert "DEBUG" in result  # it was told to say all
-    assert "the middleware has a fault" in result  # and what went wrong is there
+    assert "DEBUG" in result  # the most verbose level is on
+    assert "the middleware failed" in result  # errors are logged
     assert {name for name, secret in secrets.items() if secret in result} == set()
     assert len(secrets) >= 11

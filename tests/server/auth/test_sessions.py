@@ -1,4 +1,4 @@
-"""Signing in with a browser: what the cookie is, what it is good for, and when it ends."""
+"""Browser sessions: sign-in, the cookie, its permissions and its end."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def cookie_of(answer: httpx.Response) -> Morsel[str]:
 
 @contextmanager
 def signed_in(server: LiveServer, key: str) -> Iterator[httpx.Client]:
-    """A browser at a page of the server, with the cookie and nothing else."""
+    """Yield a browser on a page of the server, signed in by cookie only."""
     with server.client(headers=OWN) as web:
         assert web.post("/api/session", json={"key": key}).status_code == 201
         yield web
@@ -67,7 +67,7 @@ def test_signing_in_with_a_key_sets_a_session_cookie(keyed_server: LiveServer, k
         assert cookie["samesite"].lower() == "strict"
         assert cookie["path"] == "/"
         assert int(cookie["max-age"]) == 12 * 3600
-        assert not cookie["secure"]  # it came by http, and would not come back
+        assert not cookie["secure"]  # over plain HTTP, a secure cookie would not be sent back
         assert web.get("/api/jobs").status_code == 200  # with the cookie alone
 
 
@@ -149,7 +149,7 @@ def test_signing_out_ends_the_session_and_its_streams(keyed_server: LiveServer, 
                 return len(read_messages(response))
 
         reading = [pool.submit(read, params) for params in ({}, {"ticket": ticket})]
-        until(lambda: keyed_server.context.hub.open_streams == 2, "both are open")
+        until(lambda: keyed_server.context.hub.open_streams == 2, "both streams are open")
         reply_response = web.delete("/api/session")
         assert reply_response.status_code == 204
         assert cookie_of(reply_response)["max-age"] == "0"
@@ -161,7 +161,7 @@ def test_signing_out_ends_the_session_and_its_streams(keyed_server: LiveServer, 
             401,
             True,
         )
-        assert web.delete("/api/session").status_code == 204  # to repeat it is harmless
+        assert web.delete("/api/session").status_code == 204  # repeating it is harmless
 
 
 def test_a_revoked_key_ends_its_sessions_and_their_streams(keyed_server: LiveServer) -> None:
@@ -174,7 +174,7 @@ def test_a_revoked_key_ends_its_sessions_and_their_streams(keyed_server: LiveSer
                 return len(read_messages(response))
 
         reading = pool.submit(read)
-        until(lambda: keyed_server.context.hub.followed_jobs, "it is followed")
+        until(lambda: keyed_server.context.hub.followed_jobs, "the job is followed")
 
         async def revoke() -> None:
             await ApiKeys(keyed_server.app.client().store).revoke(key_id)
@@ -188,12 +188,12 @@ def test_a_session_has_the_permissions_of_its_key(keyed_server: LiveServer) -> N
     with signed_in(keyed_server, keyed_server.key(Role.VIEWER, owner="alice")) as web:
         assert web.get("/api/jobs").status_code == 200
         assert web.post("/api/jobs", json=JOB).status_code == 403
-        assert web.get("/api/queues").status_code == 403  # it speaks of all owners' jobs
+        assert web.get("/api/queues").status_code == 403  # it shows jobs of all owners
         assert web.post("/api/keys", json={"name": "x", "roles": ["admin"]}).status_code == 403
 
 
-# What a browser says of the page that made it ask, and whether the cookie counts then.
-PAGES: list[tuple[dict[str, str], bool, bool]] = [  # headers, for looking, for changing
+# Headers that a browser sends for the page of a request, and whether the cookie is accepted.
+PAGES: list[tuple[dict[str, str], bool, bool]] = [  # headers, accepted for reads, for writes
     ({"Sec-Fetch-Site": "same-origin"}, True, True),
     ({"Sec-Fetch-Site": "none"}, True, True),
     ({"Sec-Fetch-Site": "same-site"}, False, False),
@@ -216,7 +216,7 @@ def test_the_cookie_is_accepted_only_from_pages_of_the_server(
     with keyed_server.client(cookies={COOKIE: secret}, headers=said_) as web:
         assert web.get("/api/jobs").status_code == (200 if looks else 401)
         assert (web.post("/api/jobs", json=JOB).status_code == 201) is changes
-        web.headers["Authorization"] = f"Bearer {key}"  # which no browser sends by itself
+        web.headers["Authorization"] = f"Bearer {key}"  # browsers never add it themselves
         assert web.get("/api/jobs").status_code == 200
 
 
@@ -283,7 +283,7 @@ def test_failed_authentications_are_rate_limited_and_valid_keys_still_work(tmp_p
     with run_server(tmp_path, config) as server:
         good = server.key(Role.VIEWER)
         with server.client() as web:
-            for _ in range(9):  # who shows nothing tries nothing
+            for _ in range(9):  # requests without a key are not counted
                 assert web.get("/api/jobs").status_code == 401
         with server.client("wl_000000000000_" + "A" * 43) as web:
             found = [web.get("/api/jobs") for _ in range(3)]

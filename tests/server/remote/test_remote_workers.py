@@ -1,4 +1,4 @@
-"""Workers, clients and commands that know a server and its key, and no database."""
+"""Workers, clients and commands that have only a server URL and a key, no database."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 
 
 class RemoteSite:
-    """A directory with tasks, a server of its own in another process, and commands run there."""
+    """A directory with tasks, where a server process and commands run."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -145,7 +145,7 @@ def site(tmp_path: Path) -> Iterator[RemoteSite]:
 
 
 class Producer:
-    """Somebody who enqueues and looks, with a key for that."""
+    """An app with a producer key; it enqueues and lists jobs."""
 
     def __init__(self, site: RemoteSite) -> None:
         self.app = Windlass(site.url, key=site.make_key("producer"), data=site.place)
@@ -217,7 +217,7 @@ def test_a_restarted_server_loses_and_repeats_no_job(
 
 @pytest.fixture
 def ask(site: RemoteSite, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """A command in this process, with no settings but a server and a key."""
+    """Run a command in this process, with only a server URL and a key."""
     for name in [name for name in os.environ if name.startswith("WINDLASS_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(site.place)
@@ -284,7 +284,7 @@ def test_a_worker_without_the_permission_exits_with_an_error(site: RemoteSite) -
 def test_a_producer_key_of_one_owner_can_enqueue_and_list(
     site: RemoteSite, ask: Callable[..., str]
 ) -> None:
-    """Also where its code declares limits, which its key may not set."""
+    """Even if its code declares limits, which the key cannot set."""
     key = site.make_key("producer", "alice")
     site.serve()
     result = site.call("enqueue", "-A", "tasks:app", "mark", "number=7", "--json", key=key)

@@ -47,7 +47,7 @@ ROLES = list(Role)
 FOR_WORK = {Role.WORKER, Role.ADMIN}
 FOR_JOBS = {Role.PRODUCER, Role.WORKER, Role.OPERATOR, Role.ADMIN}
 ALL = set(Role)
-# Who may use a verb at all, with a call that each could mean; written out by hand.
+# Roles that can use each verb, written by hand.
 MAY = {
     "ping": ALL,
     "enqueue": FOR_JOBS,
@@ -87,7 +87,7 @@ SERVER_VERBS = {
     "why": ALL,
     "rotate": {Role.ADMIN},
 }  # not part of the store contract
-# What a key of one owner may still do, if its role lets it.
+# Verbs that a scoped key can use, if its role permits.
 FOR_A_PART = {
     "ping", "enqueue", "apply", "cancel", "signal", "delete", "get", "find", "count", "failures",
     "events", "attempts", "checkpoints", "edges", "flows", "newest_flows",
@@ -95,7 +95,7 @@ FOR_A_PART = {
 
 
 def asked(verb: str) -> dict[str, Any]:
-    """A call of the verb that harms nobody."""
+    """Return harmless arguments for a call of the verb."""
     job = uuid4()
     calls: dict[str, dict[str, Any]] = {
         "enqueue": {"jobs": [make_job()], "atomic": False},
@@ -159,7 +159,7 @@ def remote(
 def make_key(
     server: LiveServer, *roles: Role, owner: str | None = None, team: str | None = None
 ) -> str:
-    """By the server's own event loop, so that a test on another one may ask for it."""
+    """Create a key on the event loop of the server, for tests with their own loop."""
 
     async def make() -> str:
         keys = ApiKeys(server.app.client().store)
@@ -192,7 +192,7 @@ def test_a_scoped_key_cannot_use_verbs_about_all_jobs(keyed_server: LiveServer, 
                 response = speak(web, verb)
                 allowed = role in roles and verb in FOR_A_PART
                 if role is Role.WORKER and verb in {"enqueue", "apply", "cancel", "signal"}:
-                    allowed = False  # it may as one who works, and it does not
+                    allowed = False  # the permission `work` is unscoped only
                 assert response.status_code == (200 if allowed else 403), (verb, response.text)
 
 
@@ -281,7 +281,7 @@ async def _some(store: HttpStore, job_id: UUID) -> Any:
         yield event
 
 
-# -- whose jobs
+# -- visibility of jobs
 
 
 async def test_a_job_of_another_owner_counts_as_missing(keyed_server: LiveServer) -> None:
@@ -401,7 +401,7 @@ async def test_debounce_does_not_replace_a_job_of_another_team(
     assert not row.final
 
 
-# -- small data
+# -- records
 
 
 async def test_secret_records_are_not_accessible(keyed_server: LiveServer) -> None:
@@ -480,7 +480,7 @@ async def _is_let(call: Awaitable[Any]) -> bool:
     return True
 
 
-# -- what is on record
+# -- audit log
 
 
 async def test_actions_through_the_store_protocol_are_audited(keyed_server: LiveServer) -> None:
@@ -563,7 +563,7 @@ def test_malformed_store_requests_are_rejected(keyed_server: LiveServer) -> None
 async def test_a_disconnect_cancels_the_wait_of_a_worker(
     keyed_server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their wait ends with them, not when its time is over."""
+    """The wait ends with the connection, not at its timeout."""
     monkeypatch.setattr("windlass.server.routes.store_protocol.MAX_WAIT", 1000.0)
 
     async def waits() -> int:

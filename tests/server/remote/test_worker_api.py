@@ -1,4 +1,4 @@
-"""Workers in any language: they take jobs over HTTP, and speak for them by task tokens."""
+"""The worker API: remote workers claim jobs over HTTP, and report with task tokens."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def claim(client: httpx.Client, queue: str = QUEUE, **more: Any) -> list[dict[st
 
 
 def start(admin: httpx.Client, worker: httpx.Client, **more: Any) -> tuple[str, str]:
-    """A job that runs, and its token."""
+    """Enqueue and claim a job; return its id and task token."""
     queue = f"far-{uuid4()}"
     job = enqueue(admin, "add", {"queue": queue}, a=1)
     [claimed] = claim(worker, queue, **more)
@@ -59,7 +59,7 @@ def start(admin: httpx.Client, worker: httpx.Client, **more: Any) -> tuple[str, 
 
 
 def tell(client: httpx.Client, verb: str, token: str | None, **more: Any) -> dict[str, Any]:
-    """One attempt's word, and the answer to it."""
+    """Report about one attempt; return the result."""
     task = more if token is None else {"taskToken": token, **more}
     response = client.post(f"/api/worker/{verb}", json={"tasks": [task]})
     assert response.status_code == 200, response.text
@@ -184,14 +184,14 @@ def test_task_tokens_of_a_revoked_key_are_rejected(server: LiveServer, admin: ht
         extend: dict[str, Any] = {"tasks": [{}]}
         until(
             lambda: alone.post("/api/worker/extend", json=extend).status_code == 401,
-            "the token alone opens nothing",
+            "the token is rejected",
         )
         response = tell(other, "settle", task_token, outcome="succeeded", result=1)
     assert (response["status"], "revoked" in str(response["problem"])) == ("refused", True)
     assert state(admin, job_id) == "running"
 
 
-# -- how an attempt may end
+# -- outcomes
 
 
 def test_a_failed_attempt_is_retried(admin: httpx.Client, worker: httpx.Client) -> None:
@@ -313,7 +313,7 @@ def test_a_worker_cannot_record_a_lifecycle_event(
     assert response["status"] == "refused"
 
 
-# -- who does not know a task, and who is there
+# -- unknown tasks and presence
 
 
 def test_a_job_of_an_unknown_task_is_snoozed_for_another_worker(
@@ -338,7 +338,7 @@ def test_a_worker_that_claims_is_listed(admin: httpx.Client, worker: httpx.Clien
     assert "rust-7" in names
 
 
-# -- who may
+# -- permissions
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.PRODUCER, Role.OPERATOR])
@@ -379,11 +379,11 @@ def test_a_task_token_authorizes_only_its_attempt(
     assert state(admin, other_id) == "running"
 
 
-# -- whose lease is gone
+# -- stale leases and expired tokens
 
 
 def taken_back(server: LiveServer, job_id: str) -> bool:
-    """What a sweep does once a lease ran out; whether it has."""
+    """Rescue the job if its lease has expired; return whether it had."""
 
     async def sweeps() -> bool:
         store = server.app.client().store
@@ -398,13 +398,13 @@ def test_a_valid_token_of_a_stale_lease_is_rejected(
     server: LiveServer, admin: httpx.Client, worker: httpx.Client
 ) -> None:
     job_id, old = start(admin, worker, lease=0.001)
-    until(lambda: taken_back(server, job_id), "the lease ran out")
+    until(lambda: taken_back(server, job_id), "the lease is expired")
     [again] = claim(worker, admin.get(f"/api/jobs/{job_id}").json()["queue"])
-    record = {"n": 9, "type": "log", "data": {"level": "info", "message": "a ghost"}}
+    record = {"n": 9, "type": "log", "data": {"level": "info", "message": "stale"}}
 
     responses = [
-        tell(worker, "settle", old, outcome="succeeded", result="ghost"),
-        tell(worker, "settle", old, outcome="failed", error={"type": "E", "message": "ghost"}),
+        tell(worker, "settle", old, outcome="succeeded", result="stale"),
+        tell(worker, "settle", old, outcome="failed", error={"type": "E", "message": "stale"}),
         tell(worker, "settle", old, outcome="released"),
         tell(worker, "extend", old),
         tell(worker, "record", old, records=[record]),

@@ -1,4 +1,4 @@
-"""A server with a worker beside it, and jobs that do what the specification speaks of."""
+"""A server with a worker, and the tasks of the specification's tests."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def make(place: Path) -> Windlass:
     async def reports(ctx: Context, percents: list[int], good: bool = True) -> None:
         for percent in percents:
             ctx.progress(percent)
-            ctx.log("so that each report is kept")
+            ctx.log("each report is stored")
             await ctx.flush()
         if not good:
-            raise InvalidInput("so that its end does not set it to 100")
+            raise InvalidInput("a success would set 100 %")
 
     @app.task(name="stage")
     async def stage(ctx: Context, name: str) -> None:
@@ -132,13 +132,13 @@ def web(server: LiveServer) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def line(server: LiveServer) -> Iterator[Proxy]:
-    """A line to the server that can be cut."""
+    """A TCP proxy to the server, whose connections can be cut."""
     with Proxy(server.url) as one:
         yield one
 
 
 def read(web: httpx.Client, job_id: str, last: str | None = None) -> list[SseMessage]:
-    """A stream, from its first event or behind the last that one has, to its end."""
+    """Return the messages of a stream after the event `last`, until its end."""
     headers = STREAM | ({} if last is None else {"Last-Event-ID": last})
     with web.stream("GET", f"/api/jobs/{job_id}/events", headers=headers) as response:
         return read_messages(response)
@@ -146,7 +146,7 @@ def read(web: httpx.Client, job_id: str, last: str | None = None) -> list[SseMes
 
 @contextmanager
 def reading(web: httpx.Client, url: str, last: str | None = None) -> Iterator[Iterator[SseMessage]]:
-    """The events of a stream that may break."""
+    """Yield an iterator of the events of a stream that may break."""
     headers = STREAM | ({} if last is None else {"Last-Event-ID": last})
     with web.stream("GET", url, headers=headers) as response:
         yield (message for message in messages(response) if isinstance(message, SseMessage))
@@ -155,25 +155,25 @@ def reading(web: httpx.Client, url: str, last: str | None = None) -> Iterator[It
 def ended(
     web: httpx.Client, task: str, **arguments: Any
 ) -> tuple[dict[str, Any], list[SseMessage]]:
-    """A job that has come to its end, and all that its stream told."""
+    """Run a job to its end; return it and the messages of its stream."""
     job = enqueue(web, task, **arguments)["id"]
     found = read(web, job)
     return web.get(f"/api/jobs/{job}").json(), found
 
 
 def at_forty(web: httpx.Client, tmp_path: Path) -> str:
-    """A job at work, at 40 %, with files of its own; it goes on when `tmp_path / "gate"` is."""
+    """Run a job with files up to 40 %; it continues when `tmp_path / "gate"` exists."""
     job: str = enqueue(web, "video", gate=str(tmp_path / "gate"))["id"]
-    until(lambda: web.get(f"/api/jobs/{job}").json()["percent"] == 40, "it is at 40 %")
+    until(lambda: web.get(f"/api/jobs/{job}").json()["percent"] == 40, "the job is at 40 %")
     return job
 
 
 def places(server: LiveServer, job: str) -> list[str]:
-    """The directories that a job may have."""
+    """Return the directories of a job."""
     return [str(server.app._workspaces.data / kind / job) for kind in ("temp", "proxy")]
 
 
 def percents(found: list[SseMessage]) -> list[int]:
-    """As they were told, one after the other."""
+    """Return the reported percents in order."""
     result = (item.data.get("progressPct", item.data.get("percent")) for item in found)
     return [percent for percent in result if percent is not None]

@@ -1,4 +1,4 @@
-"""What is told of errors: of a job, and of a stream that cannot go on."""
+"""Error events: of a failed job, and of a stream whose store fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_failure_event_has_stage_errors_and_last_log_lines(web: httpx.Client) 
 
 
 class Away(WrappedStore):
-    """A store that stops answering for the logs of jobs when it is told to."""
+    """A store whose event reads fail while `away` is set."""
 
     away: Any = None
 
@@ -44,7 +44,7 @@ class Away(WrappedStore):
 
 
 def test_a_store_failure_ends_the_stream_with_an_error_event(tmp_path: Path) -> None:
-    """It has no id: whoever comes back goes on after the last event that they have."""
+    """The error event has no id, so that a client resumes after the last stored event."""
     app = make_app(tmp_path)
     store = Away(MemoryStore())
     store.away = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The fourteen points of the queue's stability, in their order, over a socket."""
+"""Queue stability over HTTP: the fourteen points of the specification, in order."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.server.resilience.conftest import at_forty, ended, percents, places, 
 REPORTED = [0, 10, 25, 20, 30, 28, 50, 75, 100, 95]
 SHOWN = [0, 10, 25, 25, 30, 30, 50, 75, 100, 100]
 ORDER = ("createdAt", "queuedAt", "startedAt", "endedAt")
-WAITING = {"running", "canceled"}  # what a queued job may become
+WAITING = {"running", "canceled"}  # states that follow `queued`
 MOVES = {"queued": WAITING, "running": {"succeeded", "failed", "canceled"}}
 
 
 def canceled(web: httpx.Client, place: Path) -> dict[str, Any]:
-    """A job that was canceled at 40 %."""
+    """Return a job that was canceled at 40 %."""
     job = at_forty(web, place)
     web.post(f"/api/jobs/{job}/cancel")
     return wait_for(web, job, "canceled")
@@ -64,7 +64,7 @@ def test_04_the_files_of_a_job_are_removed_at_its_end(
     assert all(exists(place) for place in places(server, job))
     (tmp_path / "gate").touch()
     read(web, job)
-    until(lambda: not any(exists(place) for place in places(server, job)), "they are removed")
+    until(lambda: not any(exists(place) for place in places(server, job)), "the files are removed")
     without, _ = ended(web, "add", a=1)
     assert without["state"] == "succeeded"
     assert not any(exists(place) for place in places(server, without["id"]))
@@ -76,11 +76,11 @@ def test_05_timestamps_are_in_order_for_a_success_and_a_cancel(
     for job in (ended(web, "add", a=1)[0], canceled(web, tmp_path)):
         instants = [job[name] for name in ORDER]
         assert None not in instants
-        assert instants == sorted(instants)  # ISO 8601 in one zone: as texts, too
+        assert instants == sorted(instants)  # ISO 8601 in one zone sorts as text
 
 
 def test_06_exactly_three_states_are_final(web: httpx.Client, tmp_path: Path) -> None:
-    """The stream of a final job ends, and who has all of it is told that there is no more."""
+    """A final job returns 204 after its last event; other jobs keep the stream open."""
     final = [ended(web, "add", a=1)[0], ended(web, "refused")[0], canceled(web, tmp_path)]
     waiting = enqueue(web, "add", {"delay": 3600}, a=1)
     (again := tmp_path / "again").mkdir()
@@ -103,7 +103,7 @@ def test_07_a_new_job_is_queued_when_it_is_created(web: httpx.Client) -> None:
 
 
 def check_end(web: httpx.Client, job: dict[str, Any], kind: str) -> None:
-    """It has an end, which is the instant of its last event."""
+    """Check that `endedAt` is the time of the last event."""
     last = web.get(f"/api/jobs/{job['id']}/events", params={"limit": 1000}).json()["events"][-1]
     assert (last["type"], last["at"]) == (kind, job["endedAt"])
 

@@ -1,4 +1,4 @@
-"""The three scenarios that were to be tried by hand, without hands."""
+"""The three manual scenarios of the specification, automated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windlass.stores.http import HttpConfig, HttpStore
 def test_a_disconnected_client_resumes_without_loss_or_repetition(
     web: httpx.Client, line: Proxy, tmp_path: Path
 ) -> None:
-    """A long job; the network goes; the job goes on; the network comes back."""
+    """The network fails during a long job; the job continues; the network recovers."""
     job = at_forty(web, tmp_path)
     url = f"{line.url}/api/jobs/{job}/events"
     seen: list[SseMessage] = []
@@ -36,7 +36,7 @@ def test_a_disconnected_client_resumes_without_loss_or_repetition(
     with pytest.raises(httpx.TransportError):
         follow()
     (tmp_path / "gate").touch()
-    wait_for(web, job, "succeeded")  # while nobody can listen
+    wait_for(web, job, "succeeded")  # while the network is down
     with pytest.raises(httpx.TransportError):
         web.get(url)
     assert (seen[-1].type, percents(seen)[-1]) == ("step-progress", 40)
@@ -57,7 +57,7 @@ def test_a_job_canceled_at_40_percent_leaves_no_files(
     response = web.post(f"/api/jobs/{job}/cancel", json={"reason": "enough"}).json()
     assert (response["status"], response["cleanupScheduled"]) == ("requested", True)
     found = read(web, job)
-    assert not any(exists(place) for place in places(server, job))  # before it is told as canceled
+    assert not any(exists(place) for place in places(server, job))  # removed before the final event
     result = web.get(f"/api/jobs/{job}").json()
     assert (result["state"], result["percent"]) == ("canceled", 40)
     assert result["endedAt"] == result["canceledAt"] is not None
@@ -68,7 +68,7 @@ def test_a_job_canceled_at_40_percent_leaves_no_files(
 def test_progress_never_decreases_when_events_arrive_out_of_order(
     server: LiveServer, web: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What comes too early or again is refused, and logged; in the end all is there."""
+    """Early and repeated events are logged and rejected; no event is missing at the end."""
     job, found = ended(web, "reports", percents=[10, 30, 20, 40, 90])
 
     async def at_once(_: float) -> None: ...

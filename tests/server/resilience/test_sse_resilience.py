@@ -1,4 +1,4 @@
-"""The twenty-six points of the streams' resilience, in their order, over a socket."""
+"""SSE resilience over HTTP: the twenty-six points of the specification, in order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STAGES = {
     "processing": "Unknown",
 }
 BACKOFF = [1.0, 2.0, 4.0, 8.0, 16.0]
-BACK = 4  # the attempt at which the line is there again
+BACK = 4  # the retry at which the network is up again
 
 
 def test_01_event_ids_increase(web: httpx.Client) -> None:
@@ -70,7 +70,7 @@ def test_02_progress_never_decreases_when_events_arrive_out_of_order(
 def test_03_a_client_with_the_last_event_id_gets_the_following_events(
     web: httpx.Client, tmp_path: Path
 ) -> None:
-    """By the header, and by the address; each time the connection breaks after one event."""
+    """By the header and by the URL, after each event of the log."""
     job = at_forty(web, tmp_path)
     (tmp_path / "gate").touch()
     whole = read(web, job)
@@ -132,13 +132,13 @@ def test_25_each_event_type_has_its_name_and_its_data(web: httpx.Client) -> None
 
 
 async def at_once(_: float) -> None:
-    """A pause that takes no time."""
+    """A sleep that returns at once."""
 
 
 def test_26_a_broken_connection_is_retried_after_1_2_4_8_and_16_seconds(
     web: httpx.Client, line: Proxy, tmp_path: Path
 ) -> None:
-    """Whoever is back in time misses nothing; after five attempts it is given up."""
+    """A client that reconnects misses nothing; it gives up after five attempts."""
     slept: list[float] = []
 
     async def pause(seconds: float) -> None:

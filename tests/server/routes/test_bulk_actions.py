@@ -1,4 +1,4 @@
-"""One verb for all jobs that match a filter."""
+"""Bulk actions: one action on all jobs that match a filter."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_bulk_action_by_id_affects_only_the_named_jobs(server: LiveServer) -> 
         body = {"action": "cancel", "filter": {"id": [*jobs[:3], jobs[0], gone], "limit": 1}}
         result = web.post("/api/jobs/actions", json=body).json()
         assert result == {"matched": 3, "done": 3, "refused": [], "cursor": None}
-        assert states(web, "named") == ["queued"] * 2 + ["canceled"] * 3  # the newest first
+        assert states(web, "named") == ["queued"] * 2 + ["canceled"] * 3  # newest first
         result = web.post("/api/jobs/actions", json=body | {"action": "submit"}).json()
         assert (result["matched"], result["done"]) == (3, 0)
         assert {item["id"] for item in result["refused"]} == set(jobs[:3])

@@ -1,4 +1,4 @@
-"""What `POST /api/jobs` answers is what is stored, though a new job is not read again."""
+"""The response of `POST /api/jobs` equals the stored job, although a new job is not read again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_enqueue_response_equals_the_stored_job(
     with run_server(tmp_path, app=app) as server, server.client() as web:
         if limited:
             app.limits.set("task:add", Limit(concurrency=1))
-            enqueue(web, "add", a=0)  # it has the only place
+            enqueue(web, "add", a=0)  # it takes the only slot
         result = enqueue(web, "add", options, a=1)
         assert result.pop("duplicate") is False
         assert web.get(f"/api/jobs/{result['id']}").json() == result

@@ -1,4 +1,4 @@
-"""What failed most, by task and error."""
+"""Top failures, grouped by task and error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from windlass.testing.factories import claim_all, make_failure, make_job, settle
 
 
 async def fail(app: Windlass, messages: list[str], codec: Codec | None = None, **job: Any) -> None:
-    """A job for each message, that failed with it."""
+    """Create a failed job with each message."""
     store, codec = app.client().store, codec or JsonCodec()
     await store.enqueue([make_job(**{"task": "film", **job}) for _ in messages])
     rows = await claim_all(store, limit=len(messages))
@@ -48,13 +48,15 @@ def told(web: httpx.Client, **params: Any) -> dict[str, Any]:
 def test_a_group_of_long_messages_returns_all_its_job_ids(
     keyed_server: LiveServer,
 ) -> None:
-    tail = "has no text that anybody could read; " * 10
+    tail = "has no readable text; " * 10
     messages = [*(f"page {n} {tail}" for n in (3, 60)), f"page 7 {tail}or so"]
     keyed_server.app.sync.call(fail(keyed_server.app, messages))
     with keyed_server.client(keyed_server.key(Role.VIEWER)) as web:
         large, small = told(web)["groups"]
         assert (large["count"], small["count"]) == (2, 1)
-        assert large["message"][10:] == small["message"][9:-1]  # what is shown of both is the same
+        assert (
+            large["message"][10:] == small["message"][9:-1]
+        )  # the shown first lines differ only in the number
         assert large["jobIds"] is None
         [alone] = told(web, group=large["key"])["groups"]
         jobs = [web.get(f"/api/jobs/{item}").json() for item in alone["jobIds"]]

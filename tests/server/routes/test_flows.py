@@ -1,4 +1,4 @@
-"""Flows in a list, and the graph around a job."""
+"""Flows, and the dependency graph of a job."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_retrying_a_flow_never_returns_a_job_of_another_team(
         assert str(other) not in response.text
     with keyed_server.client(
         keyed_server.key(Role.OPERATOR)
-    ) as web:  # who sees both is told of both
+    ) as web:  # an unscoped key sees both jobs
         assert web.post(f"/api/flows/{flow_id}/{verb}").status_code == 200
 
 
@@ -151,7 +151,7 @@ def test_a_flow_lists_the_first_parents_of_a_job_and_more_parents(
 
 
 class Searched(WrappedStore):
-    """Keeps what was searched for."""
+    """Records the queries of `find`."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -187,7 +187,7 @@ def test_lists_do_not_read_payloads(tmp_path: Path) -> None:
 
 
 def graph(web: httpx.Client, job: UUID) -> tuple[dict[UUID, list[UUID]], bool]:
-    """Whom each job depends on, in the order in which they are told; and whether there are more."""
+    """Return the parents of each job, in response order, and whether the graph is capped."""
     response = web.get(f"/api/jobs/{job}/graph")
     assert response.status_code == 200, response.text
     result = response.json()

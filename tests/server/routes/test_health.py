@@ -12,7 +12,7 @@ from windlass.core.worker_presence import LiveWorker
 
 def test_a_server_with_a_claiming_worker_is_ready(server_with_worker: LiveServer) -> None:
     with server_with_worker.client() as web:
-        until(lambda: web.get("/readyz").status_code == 200, "it is ready")
+        until(lambda: web.get("/readyz").status_code == 200, "the server is ready")
         assert web.get("/healthz").json()["status"] == "ok"
         assert [worker["unresponsive"] for worker in web.get("/api/workers").json()["workers"]] == [
             False
@@ -21,8 +21,8 @@ def test_a_server_with_a_claiming_worker_is_ready(server_with_worker: LiveServer
 
 def test_a_server_whose_worker_has_no_presence_record_is_not_ready(tmp_path: Path) -> None:
     with run_server(tmp_path, worker=True) as server, server.client() as web:
-        until(lambda: web.get("/readyz").status_code == 200, "it is ready")
-        with server.app._worker_context(server.loop):  # one more, that never wrote its record
+        until(lambda: web.get("/readyz").status_code == 200, "the server is ready")
+        with server.app._worker_context(server.loop):  # a second worker without a presence record
             response = web.get("/readyz")
         assert (response.status_code, response.json()["status"]) == (503, "not ready")
 
@@ -31,7 +31,7 @@ def test_a_server_with_an_unresponsive_worker_is_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with run_server(tmp_path, worker=True) as server, server.client() as web:
-        until(lambda: web.get("/readyz").status_code == 200, "it is ready")
+        until(lambda: web.get("/readyz").status_code == 200, "the server is ready")
         monkeypatch.setattr(LiveWorker, "unresponsive", True)
         response = web.get("/readyz")
         assert (response.status_code, response.json()["status"]) == (503, "not ready")

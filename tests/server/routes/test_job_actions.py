@@ -1,4 +1,4 @@
-"""What is done to jobs over HTTP."""
+"""Actions on one job: submit, cancel, retry, resume, delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs over HTTP: enqueue, find, look."""
+"""Jobs over HTTP: enqueue, list and read."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_invalid_json_is_rejected_with_a_clear_problem(web: httpx.Client) -> Non
     post = "/api/jobs"
     response = web.post(post, content=b"{", headers={"Content-Type": "application/json"})
     assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "body")
-    assert web.get("/api/jobs/").status_code == 404  # it leads nowhere else
+    assert web.get("/api/jobs/").status_code == 404  # no redirect
     empty = {"Idempotency-Key": ""}
     assert web.post(post, json={"task": "add"}, headers=empty).status_code == 422
     assert web.post(post, content=b"a=1", headers={"Content-Type": "text/plain"}).status_code == 415
@@ -106,7 +106,7 @@ def test_the_size_of_a_request_is_limited(web: httpx.Client) -> None:
     big = {"task": "add", "arguments": {"a": "x" * (17 * 1024 * 1024)}}
     response = web.post("/api/jobs", json=big)
     assert response.status_code == 413
-    chunks = (b"x" * 1024 * 1024 for _ in range(17))  # without saying how long it will be
+    chunks = (b"x" * 1024 * 1024 for _ in range(17))  # chunked, without Content-Length
     headers = {"Content-Type": "application/json"}
     assert web.post("/api/jobs", content=chunks, headers=headers).status_code == 413
     payload = {"task": "film", "arguments": {"gate": "x" * (2 * 1024 * 1024)}}

@@ -52,7 +52,10 @@ def test_a_schedule_shows_its_last_job(tmp_path: Path) -> None:
     with run_server(tmp_path, worker=True) as server, server.client() as web:
         body = {"name": "often", "task": "add", "arguments": {"a": 1}, "every": "1s"}
         assert web.post("/api/schedules", json=body).status_code == 201
-        until(lambda: web.get("/api/schedules/often").json()["lastJobId"], "it ticks")
+        until(
+            lambda: web.get("/api/schedules/often").json()["lastJobId"],
+            "the schedule has created a job",
+        )
         planned = web.post("/api/schedules/often/pause").json()
         job = wait_for(web, planned["lastJobId"], "succeeded")
         assert job["headers"]["schedule"] == "often"

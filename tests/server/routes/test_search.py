@@ -1,4 +1,4 @@
-"""What people look for: text in jobs, and how many jobs they are about to act on."""
+"""Search for text in jobs, and counts of matching jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hub alone: who comes from the log to what is live, at the worst moment."""
+"""The event hub without a server: the switch from replay to live events, and fan-out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def seqs(lines: AsyncGenerator[list[EncodedEvent], None]) -> list[int]:
 
 
 async def test_events_between_replay_and_live_reader_are_not_lost() -> None:
-    """The shared reader is ahead of who has read the log, by an event that came in between."""
+    """The shared reader is one event ahead of a client that has just read the log."""
     store = MemoryStore(clock=VirtualClock())
     client = Client(store, JsonCodec())
     hub = EventHub(lambda: client, client.codec, ServerConfig())
@@ -35,11 +35,11 @@ async def test_events_between_replay_and_live_reader_are_not_lost() -> None:
         aclosing(hub.follow(job.id, StreamFilter())) as second,
     ):
         assert await seqs(first) == [1, 2, 3]
-        await append_records(store, job, log_record(1, "the shared reader is at work"))
+        await append_records(store, job, log_record(1, "read by the shared reader"))
         assert await seqs(first) == [4]
         assert await seqs(second) == [1, 2, 3, 4]
         await append_records(store, job, log_record(2, "in between"))
-        assert await seqs(first) == [5]  # by the shared reader
+        assert await seqs(first) == [5]  # from the shared reader
         await settle_one(store, job, Succeeded())
 
         result = [line.seq async for lines in second for line in lines]
@@ -48,12 +48,12 @@ async def test_events_between_replay_and_live_reader_are_not_lost() -> None:
 
 
 async def test_fan_out_to_many_subscribers_yields_to_the_event_loop() -> None:
-    """What is to be done in the loop meanwhile is done before the last has the line."""
+    """Other tasks of the loop run before the last subscriber has the event."""
     store = MemoryStore(clock=VirtualClock())
     client = Client(store, JsonCodec())
     hub = EventHub(lambda: client, client.codec, ServerConfig())
     job = await start_one(store)
-    had: list[int] = []  # how many had it, turn by turn
+    had: list[int] = []  # subscribers that have received it
 
     async def listen(number: int) -> None:
         async with contextlib.aclosing(hub.follow(job.id, StreamFilter(after=3))) as lines:

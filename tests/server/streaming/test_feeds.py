@@ -1,4 +1,4 @@
-"""Many jobs on one stream: the logs of named ones, and snapshots of a list."""
+"""Shared streams: logs of many jobs, and snapshots of watched lists."""
 
 from __future__ import annotations
 
@@ -45,13 +45,15 @@ def test_a_shared_stream_has_the_complete_ordered_log_of_each_job(
         ids = [enqueue(web, "film", gate=str(gate), lines=5)["id"] for _ in range(4)]
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(follow, web, ",".join(f"{item}:0" for item in ids))
-            until(lambda: server_with_worker.context.hub.followed_jobs == 4, "all are followed")
+            until(
+                lambda: server_with_worker.context.hub.followed_jobs == 4, "all jobs are followed"
+            )
             gate.touch()
             found = reading.result()
         lasts = {item: wait_for(web, item, "succeeded")["seq"] for item in ids}
     logs: dict[str, list[int]] = defaultdict(list)
     for item in found:
-        assert item.id is None  # the reader keeps a cursor for each job
+        assert item.id is None  # the client keeps a cursor for each job
         assert item.type == item.data["type"]
         logs[item.data["jobId"]].append(item.data["seq"])
     assert logs == {one: list(range(1, last + 1)) for one, last in lasts.items()}
@@ -91,7 +93,7 @@ def test_a_watched_list_sends_snapshots_of_its_jobs(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.LOCAL, list_poll_interval=0.02)
     with run_server(tmp_path, config) as server, server.client() as web:
         old = enqueue(web, "add", {"queue": "media"}, a=1)["id"]
-        enqueue(web, "add", a=1)  # on no list that is watched
+        enqueue(web, "add", a=1)  # not in the watched list
         state: dict[str, Any] = {}
         with web.stream(
             "GET", "/api/events", headers=STREAM, params={"queue": "media", "state": "queued"}
@@ -109,9 +111,9 @@ def test_a_watched_list_sends_snapshots_of_its_jobs(tmp_path: Path) -> None:
             hear(**{old: "queued"})
             new = enqueue(web, "add", {"queue": "media"}, a=2)["id"]
             hear(**{old: "queued", new: "queued"})
-            web.post(f"/api/jobs/{old}/cancel")  # it leaves the list, and says how
+            web.post(f"/api/jobs/{old}/cancel")  # it leaves the list with its new state
             hear(**{old: "canceled", new: "queued"})
-        until(lambda: server.context.hub.open_streams == 0, "it is let go")
+        until(lambda: server.context.hub.open_streams == 0, "the stream is closed")
         assert not server.context.list_watches._watches
 
 
@@ -155,7 +157,7 @@ def test_a_shared_stream_combines_jobs_and_named_lists(tmp_path: Path) -> None:
                 whole.add(found[-1].data["list"])
             assert whole == {media, same, empty}
             assert server.context.hub.open_streams == 1
-            assert len(server.context.list_watches._watches) == 2  # two of them are the same
+            assert len(server.context.list_watches._watches) == 2  # two have the same filters
             listed = [item.data for item in found if item.type == "snapshot"]
             assert {item["list"] for item in listed} == {media, same}
             assert {(item["id"], item["state"], item["listed"]) for item in listed} == {
@@ -165,13 +167,13 @@ def test_a_shared_stream_combines_jobs_and_named_lists(tmp_path: Path) -> None:
             lists, log = set[str](), [item for item in found if item.type == "job-status"]
             while len(lists) < 2 or not log or log[-1].type != "job-cancelled":
                 one = next(stream)
-                if one.type == "snapshot":  # it leaves the list, and says how
+                if one.type == "snapshot":  # it leaves the list with its new state
                     assert (one.data["state"], one.data["listed"]) == ("canceled", False)
                     lists.add(one.data["list"])
                 else:
                     log.append(one)
         assert [item.data["seq"] for item in log] == [1, 2, 3]
-        until(lambda: server.context.hub.open_streams == 0, "it is let go")
+        until(lambda: server.context.hub.open_streams == 0, "the stream is closed")
         assert not server.context.list_watches._watches
         assert server.context.hub.followed_jobs == 0
 
@@ -201,7 +203,7 @@ def test_an_error_of_one_job_or_list_does_not_affect_the_others(server: LiveServ
             ahead,
         }
         with listening(web, {"after": f"{NOBODYS}:0,{ended}:3", "reportErrors": "true"}) as stream:
-            assert [new.type for new in stream] == ["closed", "closed"]  # and that is all
+            assert [new.type for new in stream] == ["closed", "closed"]  # and the stream ends
 
 
 def test_a_job_deleted_before_its_log_is_read_is_reported_as_closed(server: LiveServer) -> None:

@@ -1,4 +1,4 @@
-"""Whatever jobs, tasks and callers say, it stays inside the message or header that carries it."""
+"""Text of jobs, tasks and callers cannot break out of its SSE message or HTTP header."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def web(server: LiveServer) -> Iterator[httpx.Client]:
 
 
 def speak(web: httpx.Client, evil: str) -> str:
-    """A job whose every word is evil."""
+    """Run a job with this text in all its fields and events; return its id."""
     queue = str(uuid4())
     options = {"queue": queue, "tags": [evil], "headers": {"x": evil}, "uniqueKey": evil}
     job = enqueue(web, "add", options, a=1)
@@ -50,7 +50,7 @@ def speak(web: httpx.Client, evil: str) -> str:
 
 
 def checked(body: bytes) -> list[dict[str, str]]:
-    """The messages, read as the standard says, and by who splits lines wherever Python does."""
+    """Parse messages by the standard, and check clients that split lines like Python."""
     text = body.decode()
     assert "\0" not in text
     assert text.splitlines() == text.split("\n")[:-1]

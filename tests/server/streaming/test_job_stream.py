@@ -1,4 +1,4 @@
-"""The event stream of one job: replay, live, resume, and how it ends."""
+"""The event stream of one job: replay, live events, resume, and end."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read(web: httpx.Client, job: dict[str, Any], headers: dict[str, str] | None 
 def done(
     server_with_worker: LiveServer, tmp_path: Path
 ) -> Iterator[tuple[httpx.Client, dict[str, Any]]]:
-    """A job that has ended, with a log of some length."""
+    """A client, and a succeeded job with several log events."""
     gate = tmp_path / "gate"
     gate.touch()
     with server_with_worker.client() as web:
@@ -150,7 +150,7 @@ def test_an_invalid_cursor_is_rejected(server: LiveServer, params: dict[str, str
 def test_between_replay_and_live_events_none_is_lost_or_repeated(
     server_with_worker: LiveServer, tmp_path: Path
 ) -> None:
-    """Ten readers come at ten different moments of a job that speaks all the time."""
+    """Ten clients connect at different times while the job logs events."""
     gate = tmp_path / "gate"
     with server_with_worker.client() as web:
         job = enqueue(web, "film", gate=str(gate), lines=150)
@@ -158,17 +158,17 @@ def test_between_replay_and_live_events_none_is_lost_or_repeated(
         def follow(number: int) -> list[int]:
             until(
                 lambda: web.get(f"/api/jobs/{job['id']}").json()["seq"] > 12 * number,
-                "the job speaks",
+                "the job logs",
             )
             with server_with_worker.client() as mine:
                 return [item.seq for item in read(mine, job)]
 
         with ThreadPoolExecutor(10) as pool:
             found = [pool.submit(follow, number) for number in range(10)]
-            until(lambda: server_with_worker.context.hub.open_streams == 10, "all are there")
+            until(lambda: server_with_worker.context.hub.open_streams == 10, "all streams are open")
             until(
                 lambda: server_with_worker.context.hub.followed_jobs == 1,
-                "one reader for all of them is there",
+                "they share one reader",
             )
             gate.touch()
             transcripts = [item.result() for item in found]
@@ -179,7 +179,7 @@ def test_between_replay_and_live_events_none_is_lost_or_repeated(
 
 
 def test_a_slow_client_continues_from_the_store(tmp_path: Path) -> None:
-    """With room for one line, every burst overflows; still nothing is lost."""
+    """The buffer has room for one event, so every burst overflows; no event is lost."""
     config = ServerConfig(auth=AuthMode.LOCAL, stream_buffer=1)
     gate = tmp_path / "gate"
     gate.touch()
@@ -187,7 +187,7 @@ def test_a_slow_client_continues_from_the_store(tmp_path: Path) -> None:
         job = enqueue(web, "film", {"hold": True}, gate=str(gate), lines=100)
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(read, web, job)
-            until(lambda: server.context.hub.followed_jobs, "somebody listens")
+            until(lambda: server.context.hub.followed_jobs, "the stream follows the job")
             web.post(f"/api/jobs/{job['id']}/submit")
             found = reading.result()
     assert [item.seq for item in found] == list(range(1, len(found) + 1))
@@ -248,10 +248,10 @@ def test_a_disconnected_client_is_removed_from_the_hub(server: LiveServer) -> No
         with web.stream("GET", events_of(job), headers=STREAM) as response:
             reading = messages(response)
             next(reading)
-            until(lambda: server.context.hub.followed_jobs == 1, "it is followed")
+            until(lambda: server.context.hub.followed_jobs == 1, "the job is followed")
         until(
             lambda: server.context.hub.open_streams == 0 == server.context.hub.followed_jobs,
-            "it is let go",
+            "the stream is closed",
         )
 
 
@@ -267,23 +267,26 @@ def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
         lines = [f"GET {events_of(job)} HTTP/1.1", "Host: localhost", "Accept: text/event-stream"]
         stalled.sendall("\r\n".join([*lines, "", ""]).encode())
         stalled.settimeout(TIMEOUT)
-        assert stalled.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"  # which stays unread
-        other = enqueue(web, "add", a=1)  # whose readers are served meanwhile
+        assert stalled.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"  # the response stays unread
+        other = enqueue(web, "add", a=1)  # its stream works meanwhile
         web.post(f"/api/jobs/{other['id']}/cancel")
         assert [item.seq for item in read(web, other)] == [1, 2, 3]
-        until(lambda: server.context.hub.open_streams == 0, "it is cut off")
-        until(lambda: not server.uvicorn.server_state.connections - _idle(server), "it is closed")
-        until(lambda: not _established(stalled), "the reader's own side knows of it, too")
+        until(lambda: server.context.hub.open_streams == 0, "the stream is closed")
+        until(
+            lambda: not server.uvicorn.server_state.connections - _idle(server),
+            "the connection is closed",
+        )
+        until(lambda: not _established(stalled), "the client socket is disconnected")
         stalled.close()
 
 
 def _established(one: socket.socket) -> bool:
-    """Seen without reading; on Linux."""
+    """Return whether the connection is established, without reading (Linux only)."""
     return one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 1
 
 
 def _idle(server: LiveServer) -> set[Any]:
-    """Connections that answer nothing now."""
+    """Return the connections without a request in progress."""
     return {
         connection
         for connection in server.uvicorn.server_state.connections
@@ -292,7 +295,7 @@ def _idle(server: LiveServer) -> set[Any]:
 
 
 def fill(server: LiveServer, job_id: UUID) -> None:
-    """Have a job say 200 long lines, as its worker would."""
+    """Record 200 long log lines, like the worker of the job."""
 
     async def speak() -> None:
         store = server.app.client().store
@@ -314,9 +317,9 @@ def test_a_shutdown_ends_streams_between_messages_and_clients_resume_at_another_
             job = enqueue(web, "add", a=1)
             with ThreadPoolExecutor(1) as pool:
                 reading = pool.submit(read, web, job)
-                until(lambda: first.context.hub.followed_jobs, "it is followed")
+                until(lambda: first.context.hub.followed_jobs, "the job is followed")
                 first.stop()
-                seen = reading.result()  # no error: the response has come to its end
+                seen = reading.result()  # no error: the response is complete
         assert [item.seq for item in seen] == [1, 2]
         with second.client() as web:
             web.post(f"/api/jobs/{job['id']}/cancel")
@@ -325,7 +328,7 @@ def test_a_shutdown_ends_streams_between_messages_and_clients_resume_at_another_
 
 
 class Deaf(WrappedStore):
-    """A store that does not answer for jobs, ever."""
+    """A store whose `get` never returns."""
 
     def wrap(self, store: Any) -> Deaf:
         return Deaf(store)
@@ -337,7 +340,7 @@ class Deaf(WrappedStore):
 
 
 def test_a_request_that_outlasts_the_shutdown_gets_503_with_retry_after(tmp_path: Path) -> None:
-    """Not that the server has a fault: whoever follows a job must come back."""
+    """The status is not 500, so that a client of a stream retries."""
     app = make_app(tmp_path)
     with (
         app.replace_store(Deaf(MemoryStore()), tmp_path / "data"),
@@ -346,7 +349,7 @@ def test_a_request_that_outlasts_the_shutdown_gets_503_with_retry_after(tmp_path
         ThreadPoolExecutor(1) as pool,
     ):
         asking = pool.submit(web.get, f"/api/jobs/{uuid7()}/events", headers=STREAM)
-        until(lambda: server.uvicorn.server_state.tasks, "it is asked")
+        until(lambda: server.uvicorn.server_state.tasks, "the request has started")
         server.stop()
         response = asking.result()
     assert (response.status_code, response.json()["code"]) == (503, "stopping")
@@ -354,20 +357,20 @@ def test_a_request_that_outlasts_the_shutdown_gets_503_with_retry_after(tmp_path
 
 
 def test_events_of_another_process_arrive(tmp_path: Path) -> None:
-    """The one that serves and the one that acts share nothing but the file."""
+    """Both servers share only the database file."""
     with run_server(tmp_path) as reader, run_server(tmp_path) as actor:
         with actor.client() as web:
             job = enqueue(web, "add", a=1)
         with reader.client() as web, ThreadPoolExecutor(1) as pool:
             reading = pool.submit(read, web, job)
-            until(lambda: reader.context.hub.followed_jobs, "it is followed")
+            until(lambda: reader.context.hub.followed_jobs, "the job is followed")
             with actor.client() as other:
                 other.post(f"/api/jobs/{job['id']}/cancel")
             assert reading.result()[-1].type == "job-cancelled"
 
 
 def test_a_hundred_quiet_streams_share_one_reader(server: LiveServer) -> None:
-    """A hundred quiet streams cost next to nothing: the server answers others meanwhile."""
+    """A hundred quiet streams cause one read of the log, and other requests are answered."""
     with server.client() as web:
         job = enqueue(web, "add", a=1)
 
@@ -383,8 +386,8 @@ def test_a_hundred_quiet_streams_share_one_reader(server: LiveServer) -> None:
 
             listening = [asyncio.create_task(listen()) for _ in range(100)]
             hub = server.context.hub
-            await asyncio.to_thread(until, lambda: hub.open_streams == 100, "all are there")
-            await asyncio.to_thread(until, lambda: hub.followed_jobs == 1, "one reads for all")
+            await asyncio.to_thread(until, lambda: hub.open_streams == 100, "all streams are open")
+            await asyncio.to_thread(until, lambda: hub.followed_jobs == 1, "they share one reader")
             await web.post(f"/api/jobs/{job['id']}/cancel")
             assert set(await asyncio.gather(*listening)) == {3}
 

@@ -1,4 +1,4 @@
-"""Behind nginx, as Debian has it: nothing needs to be set up for streams to be live."""
+"""The server behind nginx with the configuration of Debian: streams need no settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from windlass.server.config import AuthMode, ServerConfig
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 pytestmark = pytest.mark.skipif(
-    NGINX is None, reason="there is no nginx here; on Debian: apt-get install nginx-light"
+    NGINX is None, reason="nginx not found; on Debian: apt-get install nginx-light"
 )
 NAME = "jobs.example.com"
 CONFIG = ServerConfig(
@@ -41,7 +41,7 @@ CONFIG = ServerConfig(
     max_body=5 * 1024 * 1024,
     key_cache_ttl=0.05,
 )
-# The first server is what proxy_pass alone makes; the second says who asks, and by which name.
+# The first server has only proxy_pass; the second forwards the client address and host name.
 CONF = """
 daemon off;
 master_process off;
@@ -98,7 +98,7 @@ def answers(port: int) -> bool:
 
 @contextmanager
 def before(server: LiveServer, place: Path) -> Iterator[tuple[str, str]]:
-    """nginx in front of a server: where it is plain, and where it says more."""
+    """Run nginx in front of a server; yield the URLs of the plain and the full configuration."""
     plain, full = free_port(), free_port()
     conf = place / "nginx.conf"
     conf.write_text(CONF.format(place=place, plain=plain, full=full, url=server.url))
@@ -146,11 +146,11 @@ def test_nginx_does_not_buffer_events(proxied_server: ProxiedServer) -> None:
             assert response.headers["content-type"].startswith("text/event-stream")
             assert "content-encoding" not in response.headers
             found = events(response)
-            assert next(found).seq == 1  # while nothing else has happened
+            assert next(found).seq == 1  # before any other event
             direct.post(f"/api/jobs/{job['id']}/submit")
             assert next(found).data["status"] == "queued"
             direct.post(f"/api/jobs/{job['id']}/cancel")
-            assert [item.type for item in found][-1] == "job-cancelled"  # and then it ends
+            assert [item.type for item in found][-1] == "job-cancelled"  # and the stream ends
 
 
 def test_nginx_passes_keepalives(proxied_server: ProxiedServer) -> None:
@@ -183,7 +183,7 @@ def test_a_worker_long_polls_through_nginx(proxied_server: ProxiedServer) -> Non
     with proxied_server.client() as web, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(web.post, "/api/worker/claim", json=claim)
         with proxied_server.server.client(proxied_server.key) as direct:
-            until(lambda: proxied_server.server.context.hub.long_polls, "somebody waits")
+            until(lambda: proxied_server.server.context.hub.long_polls, "the claim waits")
             job = enqueue(direct, "add", {"queue": queue}, a=1)
         [claimed] = waiting.result(TIMEOUT).json()["jobs"]
         assert claimed["job"]["id"] == job["id"]
@@ -194,7 +194,7 @@ def test_the_host_check_works_through_nginx(proxied_server: ProxiedServer) -> No
         with proxied_server.client(proxied_server.full, Host=name) as web:
             assert web.get("/api/jobs").status_code == status
     with proxied_server.client(proxied_server.plain, Host="evil.example") as web:
-        assert web.get("/api/jobs").status_code == 200  # nginx calls it by its address
+        assert web.get("/api/jobs").status_code == 200  # nginx sends the address of the upstream
 
 
 def test_a_session_cookie_is_secure_if_nginx_received_https(proxied_server: ProxiedServer) -> None:
@@ -213,7 +213,7 @@ def test_a_body_that_is_too_large_gets_413_through_nginx(proxied_server: Proxied
         assert web.post("/api/jobs", json=size).status_code == 413  # by nginx: client_max_body_size
     more = {"task": "add", "arguments": {"a": "x" * (6 * 1024 * 1024)}}
     with proxied_server.client(proxied_server.full, Host=NAME) as web:
-        for _ in range(5):  # it is heard out each time: a reset would be nginx's 502
+        for _ in range(5):  # the body is drained: after a reset, nginx would return 502
             response = web.post("/api/jobs", json=more)
             assert (response.status_code, response.json()["code"]) == (413, "too_large")
         response = web.post("/api/jobs", json=more, headers={"Authorization": "Bearer x"})

@@ -1,4 +1,4 @@
-"""How many streams may be open: of one key, however its holders came in, and in all."""
+"""Quotas of open streams: of one key with its sessions and tickets, and of the server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def quota_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServe
 
 
 def opened(stack: ExitStack, web: httpx.Client, path: str, **params: str) -> httpx.Response:
-    """A stream that stays open, or the refusal."""
+    """Open a stream until the stack closes; return its response, or the rejection."""
     response = stack.enter_context(web.stream("GET", path, params=params, headers=STREAM))
     if response.status_code != 200:
         response.read()
@@ -63,7 +63,7 @@ def test_the_quota_of_a_key_includes_its_sessions_and_tickets(quota_server: Live
             assert not refused(opened(stack, browser, log))
             assert not refused(opened(stack, page, log, ticket=ticket))
             assert not refused(opened(stack, web, "/api/events", after=f"{job}:0"))
-            until(lambda: quota_server.context.hub.open_streams == 3, "three are open")
+            until(lambda: quota_server.context.hub.open_streams == 3, "three streams are open")
             for asker, path, more in (
                 (web, log, {}),
                 (web, "/api/events", {}),
@@ -73,12 +73,12 @@ def test_the_quota_of_a_key_includes_its_sessions_and_tickets(quota_server: Live
                 response = opened(stack, asker, path, **more)
                 assert refused(response)
                 assert "3 open streams" in response.json()["detail"]
-            assert web.get(log).status_code == 200, "pages are no streams"
-            assert not refused(opened(stack, other, "/api/events")), "another key has its own"
-        until(lambda: quota_server.context.hub.open_streams == 0, "all are let go")
+            assert web.get(log).status_code == 200, "pages do not count as streams"
+            assert not refused(opened(stack, other, "/api/events")), "another key has its own quota"
+        until(lambda: quota_server.context.hub.open_streams == 0, "all streams are closed")
         with ExitStack() as stack:
             assert [refused(opened(stack, web, log)) for _ in range(4)] == [*[False] * 3, True]
-        until(lambda: quota_server.context.hub.open_streams == 0, "all are let go")
+        until(lambda: quota_server.context.hub.open_streams == 0, "all streams are closed")
 
 
 def test_the_quota_of_the_server_limits_all_keys_together(quota_server: LiveServer) -> None:
@@ -89,7 +89,7 @@ def test_the_quota_of_the_server_limits_all_keys_together(quota_server: LiveServ
             found += [opened(stack, web, "/api/events") for _ in range(2)]
         assert [refused(item) for item in found] == [*[False] * 5, True]
         assert "limit of this server" in found[-1].json()["detail"]
-    until(lambda: quota_server.context.hub.open_streams == 0, "all are let go")
+    until(lambda: quota_server.context.hub.open_streams == 0, "all streams are closed")
 
 
 def test_concurrent_streams_do_not_exceed_the_quota(quota_server: LiveServer) -> None:
@@ -98,7 +98,7 @@ def test_concurrent_streams_do_not_exceed_the_quota(quota_server: LiveServer) ->
             coming = [pool.submit(opened, stack, web, "/api/events") for _ in range(12)]
         responses = [item.result() for item in coming]
         assert sum(not refused(response) for response in responses) == 3
-    until(lambda: quota_server.context.hub.open_streams == 0, "all are let go")
+    until(lambda: quota_server.context.hub.open_streams == 0, "all streams are closed")
 
 
 def test_requests_without_a_key_have_only_the_server_quota(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_requests_without_a_key_have_only_the_server_quota(tmp_path: Path) -> No
 
 
 def test_a_remote_store_retries_while_the_quota_is_used_up(quota_server: LiveServer) -> None:
-    """And gives up in the end, with what the server said."""
+    """It gives up after its retries, with the error of the server."""
     key = quota_server.key(Role.PRODUCER)
 
     async def follow(job: str, sleeps: list[float], stack: ExitStack) -> int:
@@ -124,7 +124,7 @@ def test_a_remote_store_retries_while_the_quota_is_used_up(quota_server: LiveSer
         async with HttpStore(HttpConfig(url=quota_server.url, key=key, sleep=sleep)) as store:
             async for event in store.tail(UUID(job)):
                 return event.seq
-        raise AssertionError("nothing came")
+        raise AssertionError("no event arrived")
 
     with quota_server.client(key) as web:
         job = enqueue(web, "add", {"hold": True}, a=1)["id"]
@@ -150,9 +150,9 @@ def test_long_polls_count_toward_the_quota_and_immediate_claims_do_not(
         waiting = [
             pool.submit(web.post, "/api/worker/claim", json=params | {"wait": 30}) for _ in range(2)
         ]
-        until(lambda: quota_server.context.hub.long_polls == 2, "two wait")
+        until(lambda: quota_server.context.hub.long_polls == 2, "two claims wait")
         assert not refused(opened(stack, web, "/api/events"))
-        until(lambda: quota_server.context.hub.open_streams == 1, "and one reads")
+        until(lambda: quota_server.context.hub.open_streams == 1, "one stream is open")
         assert refused(opened(stack, web, "/api/events"))
         assert refused(web.post("/api/worker/claim", json=params | {"wait": 30}))
         assert web.post("/api/worker/claim", json=params).json()["jobs"] == []
@@ -165,9 +165,9 @@ def test_long_polls_count_toward_the_quota_and_immediate_claims_do_not(
 
         with pytest.raises(StoreUnavailableError, match="3 open streams"):
             asyncio.run(wait())
-        for number in range(3):  # two for those who wait, one for who may not
+        for number in range(3):  # two for the waiting claims, one for the next
             enqueue(web, "add", a=number)
         found = [item.result().json()["jobs"] for item in waiting]
         found.append(web.post("/api/worker/claim", json=params | {"wait": 30}).json()["jobs"])
         assert [len(jobs) for jobs in found] == [1, 1, 1]
-    until(lambda: quota_server.context.hub.quota.in_use == 0, "all are let go")
+    until(lambda: quota_server.context.hub.quota.in_use == 0, "all streams are closed")

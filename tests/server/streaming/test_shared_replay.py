@@ -1,4 +1,4 @@
-"""Many who come at once: they share what is read for them, and others go on as if nothing were."""
+"""Replay of a log for many concurrent clients: they share reads."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from windlass.server.streaming.sse import EventStream
 
 
 async def test_no_keepalive_is_sent_while_a_send_is_blocked(tmp_path: Path) -> None:
-    """Else the wait for a keepalive would begin when the first is nearly over, and so on."""
+    """Otherwise each blocked keepalive would restart the write timeout."""
     app = make_app(tmp_path)
     config = ServerConfig(auth=AuthMode.LOCAL, keepalive=0.01, write_timeout=0.5)
     context = app.asgi(config).state.server_context

@@ -24,7 +24,7 @@ SENT_AWAY = b"HTTP/1.1 200 OK", b"d\r\nretry: 1000\n\n\r\n0\r\n\r\n"
 
 @contextlib.contextmanager
 def many(server: LiveServer, job: str) -> Iterator[list[socket.socket]]:
-    """Requests for streams, all sent before any is answered."""
+    """Send many stream requests at once; yield their sockets before any response."""
     host, _, port = server.url.removeprefix("http://").partition(":")
     params = [f"GET /api/jobs/{job}/events HTTP/1.1", "Host: localhost"]
     params += ["Accept: text/event-stream", "", ""]
@@ -43,7 +43,7 @@ def answered(sockets: list[socket.socket]) -> list[socket.socket]:
 
 
 def whole(one: socket.socket) -> tuple[bytes, bytes]:
-    """Its first line, and its body; it stays to be read."""
+    """Return the status line and the body, without consuming them."""
     head, _, body = one.recv(4096, socket.MSG_PEEK).partition(b"\r\n\r\n")
     return head.splitlines()[0], body
 
@@ -58,13 +58,13 @@ def test_streams_are_opened_a_few_at_a_time_and_do_not_block_other_requests(tmp_
         job = enqueue(web, "add", a=1)["id"]
         store.free.clear()
         with many(server, job):
-            until(lambda: len(server.uvicorn.server_state.connections) > MANY, "all have come")
-            until(lambda: store.under_way["get"], "the first are let in")
+            until(lambda: len(server.uvicorn.server_state.connections) > MANY, "all are connected")
+            until(lambda: store.under_way["get"], "the first are admitted")
             for _ in range(3):
                 assert web.get("/api/jobs").json()["jobs"][0]["id"] == job
             assert store.under_way["get"] <= MAX_OPENING
             store.free.set()
-            until(lambda: server.context.hub.open_streams == MANY, "all are let in")
+            until(lambda: server.context.hub.open_streams == MANY, "all are open")
 
 
 def test_a_shutdown_answers_streams_that_wait_for_admission(tmp_path: Path) -> None:
@@ -78,15 +78,19 @@ def test_a_shutdown_answers_streams_that_wait_for_admission(tmp_path: Path) -> N
         store.asked.clear()
         store.free.clear()
         with many(server, job) as sockets:
-            until(lambda: len(server.uvicorn.server_state.tasks) == MANY, "all have asked")
-            until(lambda: store.under_way["get"] == MAX_OPENING, "the first are let in")
+            until(
+                lambda: len(server.uvicorn.server_state.tasks) == MANY, "all requests have started"
+            )
+            until(lambda: store.under_way["get"] == MAX_OPENING, "the first are admitted")
             server.uvicorn.should_exit = True
-            until(lambda: len(answered(sockets)) == MANY - MAX_OPENING, "the others are sent away")
-            assert store.asked["get"] == MAX_OPENING, "nothing is asked for them"
+            until(
+                lambda: len(answered(sockets)) == MANY - MAX_OPENING, "the others have a response"
+            )
+            assert store.asked["get"] == MAX_OPENING, "the store is not read for them"
             assert all(whole(item) == SENT_AWAY for item in answered(sockets))
             for item in answered(sockets):
                 item.close()
-            store.free.set()  # for the first ones there was time
+            store.free.set()  # the admitted streams can finish
 
 
 def test_a_stream_disconnected_before_admission_reads_nothing(
@@ -102,9 +106,11 @@ def test_a_stream_disconnected_before_admission_reads_nothing(
         store.asked.clear()
         store.free.clear()
         with many(server, job):
-            until(lambda: len(server.uvicorn.server_state.tasks) == MANY, "all have asked")
-            until(lambda: store.under_way["get"] == MAX_OPENING, "the first are let in")
-        until(lambda: len(server.uvicorn.server_state.connections) <= 1, "all have left")
+            until(
+                lambda: len(server.uvicorn.server_state.tasks) == MANY, "all requests have started"
+            )
+            until(lambda: store.under_way["get"] == MAX_OPENING, "the first are admitted")
+        until(lambda: len(server.uvicorn.server_state.connections) <= 1, "all are disconnected")
         store.free.set()
         with server.client() as other:
             read = {"Accept": "text/event-stream"}
