@@ -37,9 +37,9 @@ async def wait_for_file(gate: str) -> None:
         await asyncio.sleep(0.01)
 
 
-def make_app(place: Path, url: str | None = None) -> Windlass:
+def make_app(directory: Path, url: str | None = None) -> Windlass:
     """Create an app with the tasks of the tests; on a SQLite file unless `url` is given."""
-    app = Windlass(url or f"sqlite:///{place / 'jobs.db'}", data=place / "data")
+    app = Windlass(url or f"sqlite:///{directory / 'jobs.db'}", data=directory / "data")
 
     @app.task(name="add")
     async def add(a: int, b: int = 0) -> int:
@@ -121,7 +121,7 @@ class LiveServer:
 
 @contextmanager
 def run_server(
-    place: Path,
+    directory: Path,
     config: ServerConfig | None = None,
     *,
     worker: bool = False,
@@ -130,7 +130,7 @@ def run_server(
     grace: float = 5,
 ) -> Iterator[LiveServer]:
     """Run a server inside the block. `around` may wrap the application."""
-    server = LiveServer(make_app(place) if app is None else app)
+    server = LiveServer(make_app(directory) if app is None else app)
     listening = Event()
 
     def started(url: str) -> None:

@@ -19,8 +19,8 @@ class RecordingStore(WrappedStore):
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self.asked: Counter[str] = Counter()
-        self.under_way: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
+        self.running: Counter[str] = Counter()
         self.held = {"get"}
         self.free = Event()
         self.free.set()
@@ -29,10 +29,10 @@ class RecordingStore(WrappedStore):
         return self
 
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-        self.asked[verb] += 1
-        self.under_way[verb] += 1
+        self.calls[verb] += 1
+        self.running[verb] += 1
         while verb in self.held and not self.free.is_set():  # noqa: ASYNC110 - set by another thread
             await asyncio.sleep(0.005)
         await asyncio.sleep(0)
-        self.under_way[verb] -= 1
+        self.running[verb] -= 1
         return await call()

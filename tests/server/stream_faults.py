@@ -14,25 +14,25 @@ def reorder_and_repeat() -> MessageFault:
     held: list[Message] = []
     count = 0
 
-    def meddle(message: Message) -> list[Message]:
+    def apply_fault(message: Message) -> list[Message]:
         nonlocal count
         if not message.get("body", b"").startswith(b"id:"):
-            return [*taken(held), message]
+            return [*take(held), message]
         count += 1
         if count % 3 == 2:
             held.append(message)
             return []
-        return [message, message, *taken(held)]
+        return [message, message, *take(held)]
 
-    return meddle
+    return apply_fault
 
 
-def taken(held: list[Message]) -> list[Message]:
+def take(held: list[Message]) -> list[Message]:
     found, held[:] = held * 2, []
     return found
 
 
-def apart(message: Message) -> list[Message]:
+def split_events(message: Message) -> list[Message]:
     """Split a message with several events into one message for each event."""
     events = [event + b"\n\n" for event in message.get("body", b"").split(b"\n\n") if event]
     if len(events) < 2:
@@ -54,14 +54,14 @@ class FaultyStreams:
 
     def __init__(self, app: ASGIApp, make: Callable[[], MessageFault]) -> None:
         self._app = app
-        self._make = make
+        self._make_fault = make
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        meddle = self._make()
+        apply_fault = self._make_fault()
 
         async def pass_on(message: Message) -> None:
-            for part in apart(message):
-                for item in meddle(part):
+            for part in split_events(message):
+                for item in apply_fault(part):
                     await send(item)
 
         await self._app(scope, receive, pass_on)

@@ -38,9 +38,8 @@ PARAMS = st.dictionaries(
     st.text(max_size=20) | KNOWN | st.integers().map(str),
     max_size=3,
 )
-FINITE_ROUTES = [
-    route for route in ROUTES if route.path != "/api/events"
-]  # whose streams have no end
+# Streams of lists never end.
+FINITE_ROUTES = [route for route in ROUTES if route.path != "/api/events"]
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ OPEN = ServerConfig(auth=AuthMode.OPEN)
 
 
 @contextmanager
-def running(api: FastAPI) -> Iterator[httpx.Client]:
+def run_uvicorn(api: FastAPI) -> Iterator[httpx.Client]:
     """Run the application in a plain uvicorn server."""
     server = uvicorn.Server(uvicorn.Config(api, port=0, log_config=None))
     thread = Thread(target=server.run)
@@ -50,18 +50,18 @@ def app(tmp_path: Path) -> Iterator[Windlass]:
     created.close()
 
 
-def own() -> FastAPI:
+def host_app() -> FastAPI:
     api = FastAPI()
 
     @api.get("/mine")
-    async def mine() -> dict[str, str]:
-        return {"it": "works"}
+    async def host_route() -> dict[str, str]:
+        return {"status": "ok"}
 
     return api
 
 
 def check(web: httpx.Client, prefix: str) -> None:
-    assert web.get("/mine").json() == {"it": "works"}
+    assert web.get("/mine").json() == {"status": "ok"}
     reply_response = web.post(f"{prefix}/api/jobs", json={"task": "add", "arguments": {"a": 1}})
     assert reply_response.status_code == 201
     job = web.get(reply_response.headers["location"]).json()
@@ -75,17 +75,17 @@ def check(web: httpx.Client, prefix: str) -> None:
 
 
 def test_the_app_can_be_mounted_in_another_application(app: Windlass) -> None:
-    api = own()
+    api = host_app()
     api.mount("/windlass", app.asgi(OPEN))
-    with running(api) as web:
+    with run_uvicorn(api) as web:
         check(web, "/windlass")
         assert web.get("/windlass/nothing").json()["code"] == "no_route"
 
 
 def test_the_router_can_be_included_in_another_application(app: Windlass) -> None:
-    api = own()
+    api = host_app()
     api.include_router(app.router(OPEN))
-    with running(api) as web:
+    with run_uvicorn(api) as web:
         check(web, "")
         assert web.get("/nothing").json() == {
             "detail": "Not Found"
@@ -97,10 +97,10 @@ def test_the_router_can_be_included_in_another_application(app: Windlass) -> Non
 def test_two_apps_in_one_process_keep_their_jobs_apart(app: Windlass, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = make_app(tmp_path / "other")
-    api = own()
+    api = host_app()
     api.include_router(app.router(OPEN), prefix="/one")
     api.include_router(other.router(OPEN), prefix="/two")
-    with running(api) as web:
+    with run_uvicorn(api) as web:
         web.post("/one/api/jobs", json={"task": "add", "arguments": {"a": 1}})
         assert len(web.get("/one/api/jobs").json()["jobs"]) == 1
         assert web.get("/two/api/jobs").json()["jobs"] == []
@@ -108,10 +108,10 @@ def test_two_apps_in_one_process_keep_their_jobs_apart(app: Windlass, tmp_path: 
 
 
 def test_keys_are_required_by_default(app: Windlass) -> None:
-    api = own()
+    api = host_app()
     api.include_router(app.router())
     api.mount("/windlass", app.asgi())
-    with running(api) as web:
+    with run_uvicorn(api) as web:
         assert web.get("/api/jobs").status_code == 401
         assert web.get("/windlass/api/jobs").status_code == 401
 
@@ -123,7 +123,7 @@ def test_a_job_rejected_by_middleware_is_not_enqueued(app: Windlass) -> None:
             raise ValueError("unlucky")
         return new_job
 
-    with running(app.asgi(OPEN)) as web:
+    with run_uvicorn(app.asgi(OPEN)) as web:
         enqueue(web, "add", a=1)
         response = web.post("/api/jobs", json={"task": "add", "arguments": {"a": 13}})
         assert (response.status_code, response.json()["code"]) == (500, "internal")

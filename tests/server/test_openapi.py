@@ -31,9 +31,9 @@ from windlass.server.config import AuthMode, ServerConfig
 from windlass.stores.memory.data import MemoryData
 
 EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
-ENDLESS = "/api/events"
-BEYOND_FORM = [positive_data_acceptance]
-QUIETLY: dict[str, Any] = {
+STREAM_PATH = "/api/events"
+EXCLUDED_CHECKS = [positive_data_acceptance]
+SETTINGS: dict[str, Any] = {
     "deadline": None,
     "database": None,
     "derandomize": EFFORT == 1,
@@ -53,15 +53,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 def document(server: LiveServer, key: str) -> Any:
     headers = {"Authorization": f"Bearer {key}"}
     schema = schemathesis.openapi.from_url(f"{server.url}/api/openapi.json", headers=headers)
-    return schema.exclude(path=ENDLESS)
+    return schema.exclude(path=STREAM_PATH)
 
 
 # Role, owner, and number of examples.
-WHO = [(Role.ADMIN, None, 3), (Role.OPERATOR, "alice", 1), (Role.WORKER, None, 1)]
+CALLERS = [(Role.ADMIN, None, 3), (Role.OPERATOR, "alice", 1), (Role.WORKER, None, 1)]
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-@pytest.mark.parametrize(("role", "owner", "examples"), WHO)
+@pytest.mark.parametrize(("role", "owner", "examples"), CALLERS)
 def test_every_route_responds_as_documented(
     server: LiveServer, role: Role, owner: str | None, examples: int, mode: GenerationMode
 ) -> None:
@@ -71,11 +71,11 @@ def test_every_route_responds_as_documented(
         for found in document(server, key).get_all_operations():
             operation = found.ok()
 
-            @settings(max_examples=examples * EFFORT, **QUIETLY)
+            @settings(max_examples=examples * EFFORT, **SETTINGS)
             @given(case=operation.as_strategy(generation_mode=mode))
             def check(case: schemathesis.Case[Any]) -> None:
                 case.call_and_validate(
-                    session=session, headers=headers, excluded_checks=BEYOND_FORM
+                    session=session, headers=headers, excluded_checks=EXCLUDED_CHECKS
                 )
 
             try:
@@ -89,7 +89,7 @@ LINKED = {  # operations that must succeed, by resource
     "schedules": {"POST /api/schedules", "GET /api/schedules/{name}"},
     "keys": {"POST /api/keys", "DELETE /api/keys/{id}"},
 }
-MAKING: dict[str, dict[str, Any]] = {
+CREATE_BODIES: dict[str, dict[str, Any]] = {
     "POST /api/jobs": {},
     "POST /api/schedules": {"every": "1h"},
 }
@@ -104,14 +104,14 @@ def test_created_resources_can_be_read_through_their_links(tmp_path: Path, noun:
         schema.config.generation.update(modes=[GenerationMode.POSITIVE])
         schema.config.phases.stateful.inference.algorithms = []  # use only the documented links
         linked = schema.include(path_regex=rf"^/api/{noun}(/\{{.*)?$")
-        machine = following(app, linked.as_state_machine())
-        machine.run(settings=settings(max_examples=30 * EFFORT, stateful_step_count=8, **QUIETLY))
-    good = {label for label, status in machine.seen if status < 300}
-    assert good >= LINKED[noun], sorted(machine.seen)
+        machine = stateful_machine(app, linked.as_state_machine())
+        machine.run(settings=settings(max_examples=30 * EFFORT, stateful_step_count=8, **SETTINGS))
+    succeeded = {label for label, status in machine.seen if status < 300}
+    assert succeeded >= LINKED[noun], sorted(machine.seen)
 
 
-def following(app: Windlass, machine: type[APIStateMachine]) -> Any:
-    class Following(machine):  # type: ignore[misc, valid-type]
+def stateful_machine(app: Windlass, machine: type[APIStateMachine]) -> Any:
+    class StatefulMachine(machine):  # type: ignore[misc, valid-type]
         seen: ClassVar[set[tuple[str, int]]] = set()
 
         def setup(self) -> None:
@@ -123,14 +123,14 @@ def following(app: Windlass, machine: type[APIStateMachine]) -> Any:
             label, body = case.operation.label, case.body
             case.headers.pop("Authorization", None)  # random, and not required
             case.cookies.clear()
-            if label in MAKING and isinstance(body, dict) and "task" in body:
+            if label in CREATE_BODIES and isinstance(body, dict) and "task" in body:
                 kept = {name: body[name] for name in body if name in {"hold", "name"}}
-                case.body = kept | {"task": "add", "arguments": {"a": 1}} | MAKING[label]
+                case.body = kept | {"task": "add", "arguments": {"a": 1}} | CREATE_BODIES[label]
 
         def after_call(self, response: Any, case: schemathesis.Case[Any]) -> None:
             self.seen.add((case.operation.label, response.status_code))
 
         def validate_response(self, response: Any, case: schemathesis.Case[Any], **_: Any) -> None:
-            case.validate_response(response, excluded_checks=[*BEYOND_FORM, ignored_auth])
+            case.validate_response(response, excluded_checks=[*EXCLUDED_CHECKS, ignored_auth])
 
-    return Following
+    return StatefulMachine

@@ -46,7 +46,7 @@ def test_clients_can_switch_between_two_servers_on_one_database(
         jobs = [enqueue(first, "film", gate=str(gate), lines=20)["id"] for _ in range(3)]
 
         def read(
-            server: LiveServer, job: str, last: str | None = None, most: int = 10**6
+            server: LiveServer, job: str, last: str | None = None, limit: int = 10**6
         ) -> list[str]:
             headers = STREAM | ({} if last is None else {"Last-Event-ID": last})
             found: list[str] = []
@@ -57,13 +57,13 @@ def test_clients_can_switch_between_two_servers_on_one_database(
                 for line in response.iter_lines():
                     if line.startswith("id: "):
                         found.append(line.removeprefix("id: "))
-                        if len(found) == most:
+                        if len(found) == limit:
                             break
             return found
 
         def follow(job: str, servers: tuple[LiveServer, LiveServer]) -> list[str]:
-            begun = read(servers[0], job, most=7)
-            return begun + read(servers[1], job, begun[-1])
+            first_events = read(servers[0], job, limit=7)
+            return first_events + read(servers[1], job, first_events[-1])
 
         with ThreadPoolExecutor(6) as pool:
             reading = {
@@ -76,7 +76,7 @@ def test_clients_can_switch_between_two_servers_on_one_database(
                 "all clients have switched",
             )
             gate.touch()
-            found = {who: work.result() for who, work in reading.items()}
+            found = {client: work.result() for client, work in reading.items()}
         for job in jobs:
             last = wait_for(second, job, "succeeded")["seq"]
             with second.stream("GET", f"/api/jobs/{job}/events", headers=STREAM) as response:

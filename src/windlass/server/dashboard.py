@@ -47,11 +47,8 @@ _PAGE_POLICY = (
     "trusted-types windlass"  # the policy that allows the script URL of the shared worker
 )
 _PAGE_HEADERS = {"Content-Security-Policy": _PAGE_POLICY, "Cache-Control": "no-cache"}
-_STYLE_ORDER = {
-    "style/tokens.css": 0,
-    "style/base.css": 1,
-    "style/components.css": 2,
-}  # load order: other stylesheets depend on these
+# Load order: other stylesheets depend on these.
+_STYLE_ORDER = {"style/tokens.css": 0, "style/base.css": 1, "style/components.css": 2}
 _NOT_PRELOADED = {"live/hub.js"}  # loaded by the shared worker, not by the page
 _UNQUOTED = "%/:?&=+,;@!$'()*~"  # characters that a redirect leaves unquoted
 _IMMUTABLE = "public, max-age=31536000, immutable"

@@ -36,7 +36,7 @@ from windlass.stores.memory import MemoryStore
 from windlass.testing.wrapped_store import WrappedStore
 
 # Permissions of each role, written by hand.
-MAY = {
+EXPECTED_PERMISSIONS = {
     Role.VIEWER: {Permission.PUBLIC, Permission.READ, Permission.MONITOR},
     Role.PRODUCER: {Permission.PUBLIC, Permission.READ, Permission.MONITOR, Permission.PRODUCE},
     Role.WORKER: {Permission.PUBLIC, Permission.READ, Permission.MONITOR, Permission.WORK},
@@ -60,7 +60,7 @@ def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> object:
         yield one
 
 
-def ask(web: httpx.Client, route: Route) -> httpx.Response:
+def send_request(web: httpx.Client, route: Route) -> httpx.Response:
     path = route.path.replace("{id}", str(uuid4())).replace("{queue:path}", "q")
     path = path.replace("{name:path}", "none")
     if path == "/api/events":
@@ -72,7 +72,7 @@ def ask(web: httpx.Client, route: Route) -> httpx.Response:
 def test_only_public_routes_work_without_a_key(keyed_server: LiveServer) -> None:
     with keyed_server.client() as web:
         for route in ROUTES:
-            response = ask(web, route)
+            response = send_request(web, route)
             expected = 401
             if route.permission is Permission.PUBLIC:
                 expected = {"POST /api/session": 422, "DELETE /api/session": 204}.get(
@@ -90,10 +90,10 @@ def test_only_public_routes_work_without_a_key(keyed_server: LiveServer) -> None
 def test_each_role_can_use_exactly_its_routes(keyed_server: LiveServer, role: Role) -> None:
     with keyed_server.client(keyed_server.key(role)) as web:
         for route in ROUTES:
-            response = ask(web, route)
+            response = send_request(web, route)
             if route.path == "/api/session":
                 continue  # see test_sessions.py
-            if route.permission in MAY[role]:
+            if route.permission in EXPECTED_PERMISSIONS[role]:
                 assert response.status_code not in {401, 403}, route.path
                 assert response.status_code < 500, route.path
             else:
@@ -101,9 +101,9 @@ def test_each_role_can_use_exactly_its_routes(keyed_server: LiveServer, role: Ro
 
 
 def test_every_permission_belongs_to_a_role() -> None:
-    assert {need for needs in ROLE_PERMISSIONS.values() for need in needs} | {
-        Permission.PUBLIC
-    } == set(Permission)
+    assert {
+        permission for permissions in ROLE_PERMISSIONS.values() for permission in permissions
+    } | {Permission.PUBLIC} == set(Permission)
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -118,7 +118,7 @@ def test_a_key_of_one_owner_cannot_use_routes_about_all_jobs(
                 Permission.OPERATE,
                 Permission.ADMIN,
             }:
-                assert ask(web, route).status_code == 403, route.path
+                assert send_request(web, route).status_code == 403, route.path
 
 
 def test_a_job_of_another_owner_looks_like_a_missing_job(keyed_server: LiveServer) -> None:
@@ -375,7 +375,7 @@ def test_a_forwarded_request_does_not_count_as_local(tmp_path: Path) -> None:
         assert web.get("/api/jobs", headers=elsewhere).status_code == 401
 
 
-SIGNS = [
+PROXY_HEADERS = [
     "Via: 1.1 squid", "Forwarded: for=127.0.0.1", "X-Real-IP: 127.0.0.1", "X-Forwarded-For: ::1",
     "X-Forwarded-Host: localhost", "X-Forwarded-Proto: https", "CF-Connecting-IP: 127.0.0.1",
 ]  # fmt: skip
@@ -384,21 +384,24 @@ SIGNS = [
 def test_a_proxied_request_does_not_count_as_local(tmp_path: Path) -> None:
     """Even if the headers name a local address: a client can forge them."""
     rest = "Host: localhost\r\nConnection: close\r\n"
-    ways = [(f"HTTP/1.1\r\n{sign}\r\n{rest}", sign.partition(":")[0].lower()) for sign in SIGNS]
-    ways.append((f"HTTP/1.0\r\n{rest}", "HTTP/1.0"))  # nginx uses it, and adds no header
+    heads = [
+        (f"HTTP/1.1\r\n{header}\r\n{rest}", header.partition(":")[0].lower())
+        for header in PROXY_HEADERS
+    ]
+    heads.append((f"HTTP/1.0\r\n{rest}", "HTTP/1.0"))  # nginx uses it, and adds no header
     with run_server(tmp_path) as server:
-        assert spoken(server, f"GET /api/jobs HTTP/1.1\r\n{rest}\r\n")[0] == 200
-        for head, sign in ways:
-            status, body = spoken(server, f"GET /api/jobs {head}\r\n")
+        assert send_raw(server, f"GET /api/jobs HTTP/1.1\r\n{rest}\r\n")[0] == 200
+        for head, header in heads:
+            status, body = send_raw(server, f"GET /api/jobs {head}\r\n")
             result = json.loads(body)["detail"]
-            assert (status, sign in result, "windlass keys create" in result) == (401, True, True)
-            assert spoken(server, f"GET /healthz {head}\r\n")[0] == 200
+            assert (status, header in result, "windlass keys create" in result) == (401, True, True)
+            assert send_raw(server, f"GET /healthz {head}\r\n")[0] == 200
         key = f"Authorization: Bearer {server.key(Role.VIEWER)}\r\n"
-        for head, _ in ways:
-            assert spoken(server, f"GET /api/jobs {head}{key}\r\n")[0] == 200
+        for head, _ in heads:
+            assert send_raw(server, f"GET /api/jobs {head}{key}\r\n")[0] == 200
 
 
-def spoken(server: LiveServer, text: str) -> tuple[int, bytes]:
+def send_raw(server: LiveServer, text: str) -> tuple[int, bytes]:
     """Send a raw request; return the status and the body."""
     place = httpx.URL(server.url)
     with socket.create_connection((place.host, place.port), TIMEOUT) as sock:
@@ -426,24 +429,24 @@ def test_a_rate_limited_request_gets_retry_after(tmp_path: Path) -> None:
 
 def test_the_rate_limiter_keeps_the_rate_and_allows_bursts() -> None:
     now = 0.0
-    pace = RateLimiter(rate=2, burst=4, clock=lambda: now)
-    assert [pace.take("a") for _ in range(4)] == [0, 0, 0, 0]
-    assert pace.take("a") == 0.5
-    assert pace.take("b") == 0
+    limiter = RateLimiter(rate=2, burst=4, clock=lambda: now)
+    assert [limiter.take("a") for _ in range(4)] == [0, 0, 0, 0]
+    assert limiter.take("a") == 0.5
+    assert limiter.take("b") == 0
     now = 0.5
-    assert pace.take("a") == 0
-    assert pace.take("a") == 0.5
+    assert limiter.take("a") == 0
+    assert limiter.take("a") == 0.5
     now = 1000.0
-    assert [bool(pace.take("a")) for _ in range(5)] == [False] * 4 + [True]
+    assert [bool(limiter.take("a")) for _ in range(5)] == [False] * 4 + [True]
 
 
-class Counting(WrappedStore):
+class ReadCounter(WrappedStore):
     """Counts `get_records` calls, each of which yields to the event loop once."""
 
     reads = 0
 
-    def wrap(self, store: Store) -> Counting:
-        return Counting(store)
+    def wrap(self, store: Store) -> ReadCounter:
+        return ReadCounter(store)
 
     async def around(self, verb: str, call: Any) -> Any:
         if verb == "get_records":
@@ -453,7 +456,7 @@ class Counting(WrappedStore):
 
 
 async def test_a_thousand_streams_of_one_key_read_the_key_once() -> None:
-    store = Counting(MemoryStore())
+    store = ReadCounter(MemoryStore())
     key, _ = await ApiKeys(store).create("k", [Role.VIEWER])
     auth = Authenticator(lambda: store, ServerConfig(key_cache_ttl=60.0))
     caller = Caller(name="k", key_id=key.id, roles=key.roles)
@@ -472,11 +475,11 @@ async def test_many_streams_share_one_access_recheck() -> None:
     auth = Authenticator(lambda: store, ServerConfig(auth=AuthMode.LOCAL, key_cache_ttl=0.2))
     assert await auth.still_authorized(ANONYMOUS_ADMIN)
     await asyncio.sleep(0.2)  # until the cache entry expires
-    store.asked.clear()
+    store.calls.clear()
     store.held = {"list_records"}
     store.free.clear()
     asking = [asyncio.create_task(auth.still_authorized(ANONYMOUS_ADMIN)) for _ in range(50)]
     await asyncio.sleep(0.05)
     store.free.set()
     assert all(await asyncio.gather(*asking))
-    assert store.asked["list_records"] < 50 / 5
+    assert store.calls["list_records"] < 50 / 5

@@ -55,17 +55,18 @@ retry hans/red                                     unknown    unknown    created
 retry missing                                      unknown    unknown    unknown
 retry_of_taken_key gina/red                        conflict   duplicate  conflict
 """
-NAMED = {"id", "depends_on", "retry", "retry_of_taken_key"}  # the job is referenced by its id
+# Options that name the referenced job by its id.
+REFERENCED_BY_ID = {"id", "depends_on", "retry", "retry_of_taken_key"}
 ROWS = [(*line[:50].split(), *line[50:].split()) for line in TABLE.strip().splitlines()]
 ROWS = [row if len(row) == 5 else (row[0], "", *row[1:]) for row in ROWS]
 
 
 @dataclass
-class Stage:
+class ReferencedJobs:
     """The referenced job, and a second job with the same unique key."""
 
     job: JobRow | None
-    rival: JobRow | None = None
+    conflicting: JobRow | None = None
 
     @property
     def id(self) -> UUID:
@@ -79,7 +80,7 @@ def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServe
         yield one
 
 
-def by_server(server: LiveServer, work: Any) -> Any:
+def run_on_server(server: LiveServer, work: Any) -> Any:
     return asyncio.run_coroutine_threadsafe(work, server.loop).result(TIMEOUT)
 
 
@@ -89,15 +90,15 @@ def job(server: LiveServer, **options: Any) -> NewJob:
     return server.app.prepare(spec, (1,), {}, EnqueueOptions(**options))
 
 
-def staged(server: LiveServer, verb: str, whose: str) -> Stage:
+def create_referenced(server: LiveServer, verb: str, tenant: str) -> ReferencedJobs:
     """Create the jobs of a case; a job to retry is canceled first."""
-    if whose in {"", "missing"} or verb in {"team", "owner"}:
-        return Stage(None)
-    owner, team = whose.split("/")
+    if tenant in {"", "missing"} or verb in {"team", "owner"}:
+        return ReferencedJobs(None)
+    owner, team = tenant.split("/")
     names = {"owner": owner, "request_id": f"r-{uuid4()}", "unique_key": f"u-{uuid4()}"}
     new = job(server, team=team, delay=60, **names)
 
-    async def put() -> Stage:
+    async def put() -> ReferencedJobs:
         client = server.app.client()
         await client.enqueue([new])
         if verb.startswith("retry"):
@@ -105,23 +106,23 @@ def staged(server: LiveServer, verb: str, whose: str) -> Stage:
         if verb == "retry_of_taken_key":
             other = job(server, owner=owner, team="blue", unique_key=names["unique_key"], delay=60)
             await client.enqueue([other])
-            return Stage(await client.get(new.id), await client.get(other.id))
-        return Stage(await client.get(new.id))
+            return ReferencedJobs(await client.get(new.id), await client.get(other.id))
+        return ReferencedJobs(await client.get(new.id))
 
-    stage: Stage = by_server(server, put())
-    return stage
+    referenced: ReferencedJobs = run_on_server(server, put())
+    return referenced
 
 
-def said(verb: str, value: str, stage: Stage) -> dict[str, Any]:
+def job_options(verb: str, value: str, referenced: ReferencedJobs) -> dict[str, Any]:
     """Return the options of the new job, with their Python names."""
-    row = stage.job
+    row = referenced.job
     match verb:
         case "team" | "owner":
             return {verb: value}
         case "depends_on":
-            return {"depends_on": [stage.id]}
+            return {"depends_on": [referenced.id]}
         case "id":
-            return {"id": stage.id}
+            return {"id": referenced.id}
         case "request_id" | "unique_key":
             return {verb: getattr(row, verb)}
         case "debounce":
@@ -129,35 +130,35 @@ def said(verb: str, value: str, stage: Stage) -> dict[str, Any]:
     return {}
 
 
-class Api:
+class ApiClient:
     """The documented API."""
 
     def __init__(self, server: LiveServer, key: str, owner: str | None) -> None:
         self._web = server.client(key)
 
-    def ask(self, verb: str, value: str, stage: Stage) -> tuple[str, str]:
+    def enqueue(self, verb: str, value: str, referenced: ReferencedJobs) -> tuple[str, str]:
         """Enqueue or retry; return the result, and the whole response."""
         if verb.startswith("retry"):
-            response = self._web.post(f"/api/jobs/{stage.id}/retry")
+            response = self._web.post(f"/api/jobs/{referenced.id}/retry")
         else:
-            result = {"owner": "gina"} | said(verb, value, stage)
+            result = {"owner": "gina"} | job_options(verb, value, referenced)
             body = {to_camel(name): _plain(one) for name, one in result.items()}
             response = self._web.post(
                 "/api/jobs", json={"task": "add", "arguments": {"a": 1}} | body
             )
-        return meant(response), response.text
+        return result_of(response), response.text
 
     def close(self) -> None:
         self._web.close()
 
 
-def meant(answer: httpx.Response) -> str:
+def result_of(answer: httpx.Response) -> str:
     if answer.status_code in {200, 201}:
         return "duplicate" if answer.json()["duplicate"] else "created"
     return {404: "unknown", 409: "conflict", 422: "invalid"}[answer.status_code]
 
 
-class Protocol:
+class StoreProtocolClient:
     """The store protocol."""
 
     def __init__(self, server: LiveServer, key: str, owner: str | None) -> None:
@@ -166,31 +167,33 @@ class Protocol:
         self._runner = asyncio.Runner()
         self._store = HttpStore(HttpConfig(url=server.url, key=key))
 
-    def ask(self, verb: str, value: str, stage: Stage) -> tuple[str, str]:
+    def enqueue(self, verb: str, value: str, referenced: ReferencedJobs) -> tuple[str, str]:
         if verb.startswith("retry"):
-            row = stage.job
+            row = referenced.job
             new = (
-                replace(job(self._served), retry_of=stage.id) if row is None else retry_request(row)
+                replace(job(self._served), retry_of=referenced.id)
+                if row is None
+                else retry_request(row)
             )
             # Like a client that does not know the owner.
             new = replace(new, team=None, owner=new.owner if self._owner is None else "")
         else:
-            new = job(self._served, **{"owner": "gina"} | said(verb, value, stage))
+            new = job(self._served, **{"owner": "gina"} | job_options(verb, value, referenced))
         [response] = self._runner.run(self._store.enqueue([new]))
-        shown = f"{response.error} {response.existing}"
+        details = f"{response.error} {response.existing}"
         if response.status is EnqueueStatus.REFUSED:
             assert response.error is not None
             return {"not_found": "unknown", "invalid_argument": "invalid"}[
                 response.error.code
-            ], shown
-        return response.status.value, shown
+            ], details
+        return response.status.value, details
 
     def close(self) -> None:
         self._runner.run(self._store.close())
         self._runner.close()
 
 
-async def stored(server: LiveServer, job_id: UUID) -> JobRow:
+async def read_row(server: LiveServer, job_id: UUID) -> JobRow:
     return await server.app.client().get(job_id)
 
 
@@ -200,29 +203,31 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, UUID) else value
 
 
-@pytest.mark.parametrize("interface", [Api, Protocol])
+@pytest.mark.parametrize("interface", [ApiClient, StoreProtocolClient])
 @pytest.mark.parametrize(("owner", "team"), KEYS)
 def test_api_and_store_protocol_apply_the_same_scope_rules(
     keyed_server: LiveServer,
-    interface: type[Api | Protocol],
+    interface: type[ApiClient | StoreProtocolClient],
     owner: str | None,
     team: str | None,
 ) -> None:
     key = make_key(keyed_server, Role.PRODUCER, owner=owner, team=team)
     column = KEYS.index((owner, team))
-    with closing(interface(keyed_server, key, owner)) as asker:
+    with closing(interface(keyed_server, key, owner)) as client:
         for verb, value, *expected in ROWS:
-            stage = staged(keyed_server, verb, value)
-            found, text = asker.ask(verb, value, stage)
+            referenced = create_referenced(keyed_server, verb, value)
+            found, text = client.enqueue(verb, value, referenced)
             case = f"{verb} {value} for {owner}/{team}: {text:.300}"
             assert found == expected[column], case
             if found not in {"created", "duplicate"}:
-                nothing_is_told_or_touched(keyed_server, verb, stage, text)
+                check_hidden_and_unchanged(keyed_server, verb, referenced, text)
 
 
-def nothing_is_told_or_touched(server: LiveServer, verb: str, stage: Stage, text: str) -> None:
-    for row in (stage.job, stage.rival):
+def check_hidden_and_unchanged(
+    server: LiveServer, verb: str, referenced: ReferencedJobs, text: str
+) -> None:
+    for row in (referenced.job, referenced.conflicting):
         if row is not None:
-            assert by_server(server, stored(server, row.id)) == row
-            named = row is stage.job and verb in NAMED
+            assert run_on_server(server, read_row(server, row.id)) == row
+            named = row is referenced.job and verb in REFERENCED_BY_ID
             assert named or str(row.id) not in text

@@ -19,14 +19,14 @@ from tests.server.conftest import (
     run_server,
     until,
 )
-from tests.server.test_mount import own, running
+from tests.server.test_mount import host_app, run_uvicorn
 
 from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.server.auth.request_origin import client_address
 from windlass.server.auth.sessions import COOKIE, SESSION, Sessions
 from windlass.server.config import AuthMode, ServerConfig
 
-OWN = {"Sec-Fetch-Site": "same-origin"}
+SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 JOB = {"task": "add", "arguments": {"a": 1}}
 
 
@@ -49,7 +49,7 @@ def cookie_of(answer: httpx.Response) -> Morsel[str]:
 @contextmanager
 def signed_in(server: LiveServer, key: str) -> Iterator[httpx.Client]:
     """Yield a browser on a page of the server, signed in by cookie only."""
-    with server.client(headers=OWN) as web:
+    with server.client(headers=SAME_ORIGIN) as web:
         assert web.post("/api/session", json={"key": key}).status_code == 201
         yield web
 
@@ -155,7 +155,7 @@ def test_signing_out_ends_the_session_and_its_streams(keyed_server: LiveServer, 
         assert cookie_of(reply_response)["max-age"] == "0"
         assert [item.result(20) for item in reading] == [1, 1]
         assert COOKIE not in web.cookies
-    with keyed_server.client(cookies={COOKIE: secret}, headers=OWN) as web:
+    with keyed_server.client(cookies={COOKIE: secret}, headers=SAME_ORIGIN) as web:
         reply_response = web.get("/api/jobs")
         assert (reply_response.status_code, "sign in" in reply_response.json()["detail"]) == (
             401,
@@ -198,24 +198,26 @@ PAGES: list[tuple[dict[str, str], bool, bool]] = [  # headers, accepted for read
     ({"Sec-Fetch-Site": "none"}, True, True),
     ({"Sec-Fetch-Site": "same-site"}, False, False),
     ({"Sec-Fetch-Site": "cross-site"}, False, False),
-    ({"Sec-Fetch-Site": "cross-site", "Origin": "{own}"}, False, False),
-    ({"Origin": "{own}"}, True, True),
+    ({"Sec-Fetch-Site": "cross-site", "Origin": "{origin}"}, False, False),
+    ({"Origin": "{origin}"}, True, True),
     ({"Origin": "https://evil.example"}, False, False),
     ({"Origin": "null"}, False, False),
     ({}, True, False),
 ]
 
 
-@pytest.mark.parametrize(("headers", "looks", "changes"), PAGES)
+@pytest.mark.parametrize(("headers", "reads", "writes"), PAGES)
 def test_the_cookie_is_accepted_only_from_pages_of_the_server(
-    keyed_server: LiveServer, key: str, headers: dict[str, str], *, looks: bool, changes: bool
+    keyed_server: LiveServer, key: str, headers: dict[str, str], *, reads: bool, writes: bool
 ) -> None:
     with signed_in(keyed_server, key) as web:
         secret = web.cookies[COOKIE]
-    said_ = {name: value.replace("{own}", keyed_server.url) for name, value in headers.items()}
-    with keyed_server.client(cookies={COOKIE: secret}, headers=said_) as web:
-        assert web.get("/api/jobs").status_code == (200 if looks else 401)
-        assert (web.post("/api/jobs", json=JOB).status_code == 201) is changes
+    page_headers = {
+        name: value.replace("{origin}", keyed_server.url) for name, value in headers.items()
+    }
+    with keyed_server.client(cookies={COOKIE: secret}, headers=page_headers) as web:
+        assert web.get("/api/jobs").status_code == (200 if reads else 401)
+        assert (web.post("/api/jobs", json=JOB).status_code == 201) is writes
         web.headers["Authorization"] = f"Bearer {key}"  # browsers never add it themselves
         assert web.get("/api/jobs").status_code == 200
 
@@ -247,7 +249,7 @@ def test_an_expired_session_is_rejected(
 
 def test_the_cookie_of_a_mounted_server_is_limited_to_its_path(tmp_path: Path) -> None:
     app = make_app(tmp_path)
-    api = own()
+    api = host_app()
     api.mount("/windlass", app.asgi())
     api.include_router(app.router(), prefix="/other")
 
@@ -255,7 +257,7 @@ def test_the_cookie_of_a_mounted_server_is_limited_to_its_path(tmp_path: Path) -
         return (await ApiKeys(app.client().store).create("k", [Role.ADMIN]))[1]
 
     body = {"key": app.sync.call(make())}
-    with running(api) as web:
+    with run_uvicorn(api) as web:
         for prefix in ("/windlass", "/other"):
             response = web.post(f"{prefix}/api/session", json=body)
             assert cookie_of(response)["path"] == prefix

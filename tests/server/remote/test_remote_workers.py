@@ -216,7 +216,7 @@ def test_a_restarted_server_loses_and_repeats_no_job(
 
 
 @pytest.fixture
-def ask(site: RemoteSite, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def run_command(site: RemoteSite, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Run a command in this process, with only a server URL and a key."""
     for name in [name for name in os.environ if name.startswith("WINDLASS_")]:
         monkeypatch.delenv(name)
@@ -237,7 +237,7 @@ def ask(site: RemoteSite, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
 
 @pytest.mark.slow
 def test_every_command_works_with_a_server_and_a_key(
-    site: RemoteSite, ask: Callable[..., str]
+    site: RemoteSite, run_command: Callable[..., str]
 ) -> None:
     admin, viewer = site.make_key("admin"), site.make_key("viewer")
     site.serve()
@@ -245,28 +245,30 @@ def test_every_command_works_with_a_server_and_a_key(
     job = json.loads(created.stdout)["id"]
     assert site.call("worker", "tasks:app", "--burst", key=admin).returncode == 0
     assert site.ran() == [1]
-    assert json.loads(ask("jobs", "show", job, "--json", key=admin))["state"] == "succeeded"
-    assert job in ask("jobs", "list", "--json", key=admin)
+    assert json.loads(run_command("jobs", "show", job, "--json", key=admin))["state"] == "succeeded"
+    assert job in run_command("jobs", "list", "--json", key=admin)
     for words in (("watch", job), ("logs", job), ("why", job)):
-        ask("jobs", *words, key=admin)
-    [again] = json.loads(ask("jobs", "retry", job, "--json", key=admin))
-    ask("jobs", "cancel", again["newId"], key=admin)
-    ask("jobs", "delete", job, key=admin)
+        run_command("jobs", *words, key=admin)
+    [again] = json.loads(run_command("jobs", "retry", job, "--json", key=admin))
+    run_command("jobs", "cancel", again["newId"], key=admin)
+    run_command("jobs", "delete", job, key=admin)
     for line in ("queues list", "queues pause x", "queues resume x", "workers list"):
-        ask(*line.split(), key=admin)
-    assert "hourly" in ask("schedules", "list", key=admin)
-    assert "queue:default" in ask("limits", "list", key=admin)
-    assert "up to date" in ask("migrate", key=admin)
-    more = json.loads(ask("keys", "create", "more", "--role", "viewer", "--json", key=admin))
-    ask("keys", "revoke", more["id"], key=admin)
-    result = ask("check", key=admin)
+        run_command(*line.split(), key=admin)
+    assert "hourly" in run_command("schedules", "list", key=admin)
+    assert "queue:default" in run_command("limits", "list", key=admin)
+    assert "up to date" in run_command("migrate", key=admin)
+    more = json.loads(
+        run_command("keys", "create", "more", "--role", "viewer", "--json", key=admin)
+    )
+    run_command("keys", "revoke", more["id"], key=admin)
+    result = run_command("check", key=admin)
     assert "of admin: admin, for all jobs" in " ".join(result.split())
-    assert "***" in ask("config", "show", key=admin)
-    assert json.loads(ask("config", "show", "--json", key=admin))["key"]["value"] == "***"
+    assert "***" in run_command("config", "show", key=admin)
+    assert json.loads(run_command("config", "show", "--json", key=admin))["key"]["value"] == "***"
     for line in ("jobs list", "check", "queues list"):
-        assert "requires an API key" in ask(*line.split(), key=None, code=3)
-    assert "permission 'operate'" in ask("queues", "pause", "x", key=viewer, code=3)
-    assert "is itself a server" in ask("serve", key=admin, code=2)
+        assert "requires an API key" in run_command(*line.split(), key=None, code=3)
+    assert "permission 'operate'" in run_command("queues", "pause", "x", key=viewer, code=3)
+    assert "is itself a server" in run_command("serve", key=admin, code=2)
 
 
 @pytest.mark.slow
@@ -282,7 +284,7 @@ def test_a_worker_without_the_permission_exits_with_an_error(site: RemoteSite) -
 
 @pytest.mark.slow
 def test_a_producer_key_of_one_owner_can_enqueue_and_list(
-    site: RemoteSite, ask: Callable[..., str]
+    site: RemoteSite, run_command: Callable[..., str]
 ) -> None:
     """Even if its code declares limits, which the key cannot set."""
     key = site.make_key("producer", "alice")
@@ -290,6 +292,9 @@ def test_a_producer_key_of_one_owner_can_enqueue_and_list(
     result = site.call("enqueue", "-A", "tasks:app", "mark", "number=7", "--json", key=key)
     assert result.returncode == 0, result.stderr
     created = json.loads(result.stdout)
-    [listed] = json.loads(ask("jobs", "list", "--json", key=key))["jobs"]
+    [listed] = json.loads(run_command("jobs", "list", "--json", key=key))["jobs"]
     assert listed["id"] == created["id"]
-    assert json.loads(ask("jobs", "show", created["id"], "--json", key=key))["owner"] == "alice"
+    assert (
+        json.loads(run_command("jobs", "show", created["id"], "--json", key=key))["owner"]
+        == "alice"
+    )

@@ -44,23 +44,23 @@ from windlass.testing import make_job
 from windlass.testing.factories import claim_all, claim_one, get_one, no_jitter
 
 ROLES = list(Role)
-FOR_WORK = {Role.WORKER, Role.ADMIN}
-FOR_JOBS = {Role.PRODUCER, Role.WORKER, Role.OPERATOR, Role.ADMIN}
+WORK_ROLES = {Role.WORKER, Role.ADMIN}
+JOB_ROLES = {Role.PRODUCER, Role.WORKER, Role.OPERATOR, Role.ADMIN}
 ALL = set(Role)
 # Roles that can use each verb, written by hand.
-MAY = {
+VERB_ROLES = {
     "ping": ALL,
-    "enqueue": FOR_JOBS,
-    "claim": FOR_WORK,
-    "extend": FOR_WORK,
-    "apply": FOR_JOBS,
-    "record": FOR_WORK,
-    "wait": FOR_WORK,
-    "due": FOR_WORK,
-    "expired": FOR_WORK,
-    "prune": FOR_WORK,
-    "cancel": FOR_JOBS,
-    "signal": FOR_JOBS,
+    "enqueue": JOB_ROLES,
+    "claim": WORK_ROLES,
+    "extend": WORK_ROLES,
+    "apply": JOB_ROLES,
+    "record": WORK_ROLES,
+    "wait": WORK_ROLES,
+    "due": WORK_ROLES,
+    "expired": WORK_ROLES,
+    "prune": WORK_ROLES,
+    "cancel": JOB_ROLES,
+    "signal": JOB_ROLES,
     "delete": {Role.OPERATOR, Role.ADMIN},
     "pause": {Role.OPERATOR, Role.ADMIN},
     "get": ALL,
@@ -81,20 +81,16 @@ MAY = {
     "list_records": {Role.ADMIN},
     "delete_records": {Role.ADMIN},
 }
-SERVER_VERBS = {
-    "hello": ALL,
-    "tail": ALL,
-    "why": ALL,
-    "rotate": {Role.ADMIN},
-}  # not part of the store contract
+# Verbs that are not part of the store contract.
+SERVER_VERBS = {"hello": ALL, "tail": ALL, "why": ALL, "rotate": {Role.ADMIN}}
 # Verbs that a scoped key can use, if its role permits.
-FOR_A_PART = {
+SCOPED_VERBS = {
     "ping", "enqueue", "apply", "cancel", "signal", "delete", "get", "find", "count", "failures",
     "events", "attempts", "checkpoints", "edges", "flows", "newest_flows",
 }  # fmt: skip
 
 
-def asked(verb: str) -> dict[str, Any]:
+def call_arguments(verb: str) -> dict[str, Any]:
     """Return harmless arguments for a call of the verb."""
     job = uuid4()
     calls: dict[str, dict[str, Any]] = {
@@ -139,8 +135,8 @@ def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServe
         yield one
 
 
-def speak(web: httpx.Client, verb: str) -> httpx.Response:
-    body = wire_format.request_schema(verb).dump(**asked(verb))
+def call_verb(web: httpx.Client, verb: str) -> httpx.Response:
+    body = wire_format.request_schema(verb).dump(**call_arguments(verb))
     headers = {
         wire_format.PROTOCOL_HEADER: wire_format.PROTOCOL,
         "Content-Type": "application/json",
@@ -172,15 +168,15 @@ def make_key(
 
 
 def test_every_verb_of_the_contract_has_a_permission() -> None:
-    assert VERBS.keys() == set(wire_format.VERBS) == MAY.keys()
+    assert VERBS.keys() == set(wire_format.VERBS) == VERB_ROLES.keys()
     assert set(wire_format.VERBS) | wire_format.LOCAL_VERBS == Store.__abstractmethods__
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_each_role_can_use_exactly_its_verbs(keyed_server: LiveServer, role: Role) -> None:
     with keyed_server.client(keyed_server.key(role)) as web:
-        for verb, roles in MAY.items():
-            response = speak(web, verb)
+        for verb, roles in VERB_ROLES.items():
+            response = call_verb(web, verb)
             assert response.status_code == (200 if role in roles else 403), (verb, response.text)
 
 
@@ -188,9 +184,9 @@ def test_each_role_can_use_exactly_its_verbs(keyed_server: LiveServer, role: Rol
 def test_a_scoped_key_cannot_use_verbs_about_all_jobs(keyed_server: LiveServer, role: Role) -> None:
     for scope in ({"owner": "alice"}, {"team": "red"}):
         with keyed_server.client(keyed_server.key(role, **scope)) as web:
-            for verb, roles in MAY.items():
-                response = speak(web, verb)
-                allowed = role in roles and verb in FOR_A_PART
+            for verb, roles in VERB_ROLES.items():
+                response = call_verb(web, verb)
+                allowed = role in roles and verb in SCOPED_VERBS
                 if role is Role.WORKER and verb in {"enqueue", "apply", "cancel", "signal"}:
                     allowed = False  # the permission `work` is unscoped only
                 assert response.status_code == (200 if allowed else 403), (verb, response.text)
@@ -209,7 +205,9 @@ async def test_why_and_rotate_check_permissions_and_scope(
     ):
         for item in (all_, part):
             assert (await item.why(mine.id)).job_id == mine.id
-            assert await _is_let(item.rotate()) is (item is all_ and role in SERVER_VERBS["rotate"])
+            assert await _is_permitted(item.rotate()) is (
+                item is all_ and role in SERVER_VERBS["rotate"]
+            )
         assert (await all_.why(others.id)).state is State.QUEUED
         with pytest.raises(NotFoundError, match=f"no job {others.id}"):
             await part.why(others.id)
@@ -217,13 +215,13 @@ async def test_why_and_rotate_check_permissions_and_scope(
 
 def test_every_verb_requires_a_key(keyed_server: LiveServer) -> None:
     with keyed_server.client() as web:
-        for verb in MAY:
-            assert speak(web, verb).status_code == 401
+        for verb in VERB_ROLES:
+            assert call_verb(web, verb).status_code == 401
         for verb in SERVER_VERBS:
             assert web.post(f"{wire_format.PATH}/{verb}").status_code == 401
 
 
-@pytest.mark.parametrize("role", sorted(FOR_JOBS - FOR_WORK))
+@pytest.mark.parametrize("role", sorted(JOB_ROLES - WORK_ROLES))
 async def test_only_workers_can_settle_rescue_and_record(
     keyed_server: LiveServer, role: Role
 ) -> None:
@@ -269,12 +267,12 @@ async def test_only_workers_see_lease_tokens(keyed_server: LiveServer) -> None:
         for item in seen:
             assert isinstance(item, JobRow)
             assert (item.id, item.state, item.token) == (job.id, State.RUNNING, None)
-        result = [event async for event in _some(producer, job.id)]
+        result = [event async for event in _stored_events(producer, job.id)]
         attempts = await producer.attempts(job.id)
         assert str(row.token) not in f"{result} {attempts}"
 
 
-async def _some(store: HttpStore, job_id: UUID) -> Any:
+async def _stored_events(store: HttpStore, job_id: UUID) -> Any:
     page = await store.events(job_id)
     assert page is not None
     for event in page.events:
@@ -435,15 +433,15 @@ async def test_secret_records_are_not_accessible(keyed_server: LiveServer) -> No
 
 
 READ = {
-    WORKER: ALL, LIMIT: ALL, SCHEDULE: ALL, MARK: ALL, PAUSED: ALL, UNKNOWN_TASK: FOR_WORK,
+    WORKER: ALL, LIMIT: ALL, SCHEDULE: ALL, MARK: ALL, PAUSED: ALL, UNKNOWN_TASK: WORK_ROLES,
 }  # fmt: skip
 WRITE = {
-    WORKER: FOR_WORK,
-    LIMIT: FOR_WORK | {Role.OPERATOR},
-    SCHEDULE: FOR_WORK | {Role.OPERATOR},
-    MARK: FOR_WORK | {Role.OPERATOR},
+    WORKER: WORK_ROLES,
+    LIMIT: WORK_ROLES | {Role.OPERATOR},
+    SCHEDULE: WORK_ROLES | {Role.OPERATOR},
+    MARK: WORK_ROLES | {Role.OPERATOR},
     PAUSED: {Role.OPERATOR, Role.ADMIN},
-    UNKNOWN_TASK: FOR_WORK,
+    UNKNOWN_TASK: WORK_ROLES,
 }
 
 
@@ -469,10 +467,10 @@ async def test_each_record_kind_has_its_permissions(keyed_server: LiveServer, ro
                 (part.put_records([put]), False),
                 (part.delete_records(kind, [key]), False),
             ):
-                assert await _is_let(call) is allowed, kind
+                assert await _is_permitted(call) is allowed, kind
 
 
-async def _is_let(call: Awaitable[Any]) -> bool:
+async def _is_permitted(call: Awaitable[Any]) -> bool:
     try:
         await call
     except StoreDeniedError:
@@ -528,7 +526,7 @@ def test_another_protocol_version_is_rejected(
     keyed_server: LiveServer, version: str | None
 ) -> None:
     with keyed_server.client(keyed_server.key(Role.ADMIN)) as web:
-        for verb in (*MAY, *SERVER_VERBS):
+        for verb in (*VERB_ROLES, *SERVER_VERBS):
             headers = {} if version is None else {wire_format.PROTOCOL_HEADER: version}
             response = web.post(f"{wire_format.PATH}/{verb}", content=b"{}", headers=headers)
             assert (response.status_code, response.json()["code"]) == (400, "protocol")
@@ -538,7 +536,7 @@ def test_malformed_store_requests_are_rejected(keyed_server: LiveServer) -> None
     headers = {wire_format.PROTOCOL_HEADER: wire_format.PROTOCOL}
     wrong: list[Any] = [None, [], 5, {"jobs": 5}, {"ids": ["x"]}, {"claim": {}}, {"query": []}]
     with keyed_server.client(keyed_server.key(Role.ADMIN)) as web:
-        for verb in (*MAY, "tail"):
+        for verb in (*VERB_ROLES, "tail"):
             for body in [b"", b"{", b"\xff", *(json.dumps(item).encode() for item in wrong)]:
                 response = web.post(f"{wire_format.PATH}/{verb}", content=body, headers=headers)
                 takes_nothing = verb in {"ping", "stats"}
@@ -566,11 +564,11 @@ async def test_a_disconnect_cancels_the_wait_of_a_worker(
     """The wait ends with the connection, not at its timeout."""
     monkeypatch.setattr("windlass.server.routes.store_protocol.MAX_WAIT", 1000.0)
 
-    async def waits() -> int:
+    async def open_waits() -> int:
         return sum("StoreWakeups.wait" in str(task.get_coro()) for task in asyncio.all_tasks())
 
     def count() -> int:
-        return asyncio.run_coroutine_threadsafe(waits(), keyed_server.loop).result(TIMEOUT)
+        return asyncio.run_coroutine_threadsafe(open_waits(), keyed_server.loop).result(TIMEOUT)
 
     async with remote(keyed_server, Role.WORKER) as store:
         await claim_all(store, "nothing")

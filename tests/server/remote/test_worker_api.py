@@ -58,7 +58,7 @@ def start(admin: httpx.Client, worker: httpx.Client, **more: Any) -> tuple[str, 
     return job["id"], claimed["taskToken"]
 
 
-def tell(client: httpx.Client, verb: str, token: str | None, **more: Any) -> dict[str, Any]:
+def report(client: httpx.Client, verb: str, token: str | None, **more: Any) -> dict[str, Any]:
     """Report about one attempt; return the result."""
     task = more if token is None else {"taskToken": token, **more}
     response = client.post(f"/api/worker/{verb}", json={"tasks": [task]})
@@ -88,10 +88,12 @@ def test_a_remote_worker_claims_reports_and_settles_a_job(
         },
         {"n": 2, "type": "log", "data": {"level": "info", "message": "hello"}},
     ]
-    assert tell(worker, "record", token, records=records)["status"] == "applied"
-    extended = tell(worker, "extend", token)
+    assert report(worker, "record", token, records=records)["status"] == "applied"
+    extended = report(worker, "extend", token)
     assert (extended["status"], extended["cancelRequested"]) == ("applied", False)
-    response = tell(worker, "settle", extended["taskToken"], outcome="succeeded", result={"sum": 1})
+    response = report(
+        worker, "settle", extended["taskToken"], outcome="succeeded", result={"sum": 1}
+    )
 
     assert response == {"status": "applied", "state": "succeeded", "problem": None}
     job = admin.get(f"/api/jobs/{job_id}").json()
@@ -131,7 +133,9 @@ def test_a_repeated_claim_id_returns_the_same_jobs(
         == [item["job"]["id"] for item in again]
         == [job["id"]]
     )
-    assert tell(worker, "settle", again[0]["taskToken"], outcome="succeeded")["status"] == "applied"
+    assert (
+        report(worker, "settle", again[0]["taskToken"], outcome="succeeded")["status"] == "applied"
+    )
 
 
 def test_a_repeated_settle_returns_the_same_result(
@@ -139,9 +143,9 @@ def test_a_repeated_settle_returns_the_same_result(
 ) -> None:
     _, token = start(admin, worker)
 
-    first = tell(worker, "settle", token, outcome="succeeded", result=1)
+    first = report(worker, "settle", token, outcome="succeeded", result=1)
 
-    assert tell(worker, "settle", token, outcome="succeeded", result=1) == first
+    assert report(worker, "settle", token, outcome="succeeded", result=1) == first
 
 
 def test_a_claim_waits_for_a_job(
@@ -178,15 +182,15 @@ def test_task_tokens_of_a_revoked_key_are_rejected(server: LiveServer, admin: ht
     token, key_id = server.key_and_id(Role.WORKER)
     with server.client(token) as revoked:
         job_id, task_token = start(admin, revoked)
-    with server.client(server.key(Role.WORKER)) as other, server.client(task_token) as alone:
-        assert tell(alone, "extend", None)["status"] == "applied"
+    with server.client(server.key(Role.WORKER)) as other, server.client(task_token) as token_client:
+        assert report(token_client, "extend", None)["status"] == "applied"
         admin.delete(f"/api/keys/{key_id}")
         extend: dict[str, Any] = {"tasks": [{}]}
         until(
-            lambda: alone.post("/api/worker/extend", json=extend).status_code == 401,
+            lambda: token_client.post("/api/worker/extend", json=extend).status_code == 401,
             "the token is rejected",
         )
-        response = tell(other, "settle", task_token, outcome="succeeded", result=1)
+        response = report(other, "settle", task_token, outcome="succeeded", result=1)
     assert (response["status"], "revoked" in str(response["problem"])) == ("refused", True)
     assert state(admin, job_id) == "running"
 
@@ -198,7 +202,7 @@ def test_a_failed_attempt_is_retried(admin: httpx.Client, worker: httpx.Client) 
     job_id, token = start(admin, worker)
     error = {"type": "IOError", "message": "disk full", "traceback": "at line 3"}
 
-    response = tell(worker, "settle", token, outcome="failed", error=error, delay="1h")
+    response = report(worker, "settle", token, outcome="failed", error=error, delay="1h")
 
     assert (response["status"], response["state"]) == ("applied", "retrying")
     job = admin.get(f"/api/jobs/{job_id}").json()
@@ -211,14 +215,14 @@ def test_a_non_retryable_error_fails_the_job(admin: httpx.Client, worker: httpx.
     job_id, token = start(admin, worker)
     error = {"type": "BadInput", "message": "no such codec", "retryable": False, "code": "codec"}
 
-    response = tell(worker, "settle", token, outcome="failed", error=error)
+    response = report(worker, "settle", token, outcome="failed", error=error)
 
     assert response["state"] == "failed"
     assert admin.get(f"/api/jobs/{job_id}").json()["errorCode"] == "codec"
 
 
 @pytest.mark.parametrize(
-    ("told", "becomes"),
+    ("outcome", "expected"),
     [
         ({"outcome": "released"}, "queued"),
         ({"outcome": "snoozed", "delay": 3600}, "retrying"),
@@ -226,13 +230,13 @@ def test_a_non_retryable_error_fails_the_job(admin: httpx.Client, worker: httpx.
     ],
 )
 def test_an_attempt_can_be_released_snoozed_or_canceled(
-    admin: httpx.Client, worker: httpx.Client, told: dict[str, Any], becomes: str
+    admin: httpx.Client, worker: httpx.Client, outcome: dict[str, Any], expected: str
 ) -> None:
     job_id, token = start(admin, worker)
 
-    assert tell(worker, "settle", token, **told)["status"] == "applied"
+    assert report(worker, "settle", token, **outcome)["status"] == "applied"
 
-    assert state(admin, job_id) == becomes
+    assert state(admin, job_id) == expected
     assert admin.get(f"/api/jobs/{job_id}").json()["retryCount"] == 0
 
 
@@ -242,8 +246,8 @@ def test_an_accepted_cancel_wins_and_the_worker_is_notified(
     job_id, token = start(admin, worker)
     admin.post(f"/api/jobs/{job_id}/cancel")
 
-    extended = tell(worker, "extend", token)
-    response = tell(worker, "settle", extended["taskToken"], outcome="succeeded", result=1)
+    extended = report(worker, "extend", token)
+    response = report(worker, "settle", extended["taskToken"], outcome="succeeded", result=1)
 
     assert extended["cancelRequested"] is True
     assert (response["status"], response["state"]) == ("applied", "canceled")
@@ -255,9 +259,9 @@ def test_the_next_attempt_gets_recorded_checkpoints(
     job_id, token = start(admin, worker)
     done = {"n": 1, "type": "step-status", "step": "voice", "status": "done", "checkpoint": [1, 2]}
 
-    tell(worker, "record", token, records=[done])
-    tell(worker, "record", token, records=[done | {"checkpoint": "repeat"}])
-    tell(worker, "settle", token, outcome="released")
+    report(worker, "record", token, records=[done])
+    report(worker, "record", token, records=[done | {"checkpoint": "repeat"}])
+    report(worker, "settle", token, outcome="released")
     [again] = claim(worker, admin.get(f"/api/jobs/{job_id}").json()["queue"])
 
     assert again["checkpoints"] == {"voice": [1, 2]}
@@ -265,7 +269,7 @@ def test_the_next_attempt_gets_recorded_checkpoints(
 
 
 @pytest.mark.parametrize(
-    ("told", "field"),
+    ("outcome", "field"),
     [
         ({"outcome": "failed"}, "error"),
         ({"outcome": "snoozed"}, "delay"),
@@ -275,11 +279,11 @@ def test_the_next_attempt_gets_recorded_checkpoints(
     ],
 )
 def test_a_field_that_does_not_belong_to_the_outcome_is_reported(
-    admin: httpx.Client, worker: httpx.Client, told: dict[str, Any], field: str
+    admin: httpx.Client, worker: httpx.Client, outcome: dict[str, Any], field: str
 ) -> None:
     job_id, token = start(admin, worker)
 
-    response = tell(worker, "settle", token, **told)
+    response = report(worker, "settle", token, **outcome)
 
     assert response["status"] == "refused"
     assert [error["field"] for error in response["problem"]["errors"]] == [field]
@@ -308,7 +312,7 @@ def test_a_worker_cannot_record_a_lifecycle_event(
 ) -> None:
     _, token = start(admin, worker)
 
-    response = tell(worker, "record", token, records=[{"n": 1, "type": "job-completed"}])
+    response = report(worker, "record", token, records=[{"n": 1, "type": "job-completed"}])
 
     assert response["status"] == "refused"
 
@@ -361,28 +365,28 @@ def test_a_task_token_authorizes_only_its_attempt(
 ) -> None:
     job_id, token = start(admin, worker)
     other_id, other = start(admin, worker)
-    with server.client(token) as alone:
+    with server.client(token) as token_client:
         record = {"n": 1, "type": "log", "data": {"level": "info", "message": "me"}}
-        assert tell(alone, "record", None, records=[record])["status"] == "applied"
-        extended = tell(alone, "extend", None)
+        assert report(token_client, "record", None, records=[record])["status"] == "applied"
+        extended = report(token_client, "extend", None)
         assert extended["status"] == "applied"
-        foreign = tell(alone, "settle", other, outcome="succeeded")
+        foreign = report(token_client, "settle", other, outcome="succeeded")
         assert (foreign["status"], foreign["problem"]["code"]) == ("refused", "forbidden")
-        assert tell(alone, "settle", extended["taskToken"], outcome="succeeded")["state"] == (
-            "succeeded"
-        )
+        assert report(token_client, "settle", extended["taskToken"], outcome="succeeded")[
+            "state"
+        ] == ("succeeded")
         for method, path in [
             ("POST", "/api/worker/claim"), ("GET", "/api/jobs"), ("GET", f"/api/jobs/{job_id}"),
             ("POST", f"/api/jobs/{other_id}/cancel"), ("GET", "/api/keys"), ("GET", "/metrics"),
         ]:  # fmt: skip
-            assert alone.request(method, path).status_code == 401, path
+            assert token_client.request(method, path).status_code == 401, path
     assert state(admin, other_id) == "running"
 
 
 # -- stale leases and expired tokens
 
 
-def taken_back(server: LiveServer, job_id: str) -> bool:
+def rescue(server: LiveServer, job_id: str) -> bool:
     """Rescue the job if its lease has expired; return whether it had."""
 
     async def sweeps() -> bool:
@@ -398,20 +402,20 @@ def test_a_valid_token_of_a_stale_lease_is_rejected(
     server: LiveServer, admin: httpx.Client, worker: httpx.Client
 ) -> None:
     job_id, old = start(admin, worker, lease=0.001)
-    until(lambda: taken_back(server, job_id), "the lease is expired")
+    until(lambda: rescue(server, job_id), "the lease is expired")
     [again] = claim(worker, admin.get(f"/api/jobs/{job_id}").json()["queue"])
     record = {"n": 9, "type": "log", "data": {"level": "info", "message": "stale"}}
 
     responses = [
-        tell(worker, "settle", old, outcome="succeeded", result="stale"),
-        tell(worker, "settle", old, outcome="failed", error={"type": "E", "message": "stale"}),
-        tell(worker, "settle", old, outcome="released"),
-        tell(worker, "extend", old),
-        tell(worker, "record", old, records=[record]),
+        report(worker, "settle", old, outcome="succeeded", result="stale"),
+        report(worker, "settle", old, outcome="failed", error={"type": "E", "message": "stale"}),
+        report(worker, "settle", old, outcome="released"),
+        report(worker, "extend", old),
+        report(worker, "record", old, records=[record]),
     ]
 
     assert [response["status"] for response in responses] == ["stale"] * 5
-    assert tell(worker, "settle", again["taskToken"], outcome="succeeded", result="me")[
+    assert report(worker, "settle", again["taskToken"], outcome="succeeded", result="me")[
         "state"
     ] == ("succeeded")
     assert admin.get(f"/api/jobs/{job_id}").json()["result"] == "me"
@@ -423,11 +427,11 @@ async def signing(server: LiveServer, use: Callable[[TokenSigner], Awaitable[T]]
 
 
 def read(server: LiveServer, token: str) -> TaskToken | None:
-    return server.app.sync.call(signing(server, lambda its: its.read(token)))
+    return server.app.sync.call(signing(server, lambda signer: signer.read(token)))
 
 
 def sign(server: LiveServer, token: TaskToken) -> str:
-    return server.app.sync.call(signing(server, lambda its: its.sign(token)))
+    return server.app.sync.call(signing(server, lambda signer: signer.sign(token)))
 
 
 def test_an_expired_task_token_is_rejected(
@@ -438,9 +442,9 @@ def test_an_expired_task_token_is_rejected(
     assert held is not None
     past = sign(server, replace(held, expires_at=SystemClock().now() - SECOND))
 
-    refused = tell(worker, "settle", past, outcome="succeeded")
-    with server.client(past) as alone:
-        response = alone.post("/api/worker/extend", json={"tasks": [{}]})
+    refused = report(worker, "settle", past, outcome="succeeded")
+    with server.client(past) as token_client:
+        response = token_client.post("/api/worker/extend", json={"tasks": [{}]})
 
     assert refused["status"] == "refused"
     assert "expired" in refused["problem"]["detail"]
@@ -459,7 +463,7 @@ def test_a_signed_token_of_another_lease_is_stale(
         replace(held.lease, fence=held.lease.fence + 1),
     ):
         forged = sign(server, replace(held, lease=lease))
-        assert tell(worker, "settle", forged, outcome="succeeded")["status"] == "stale"
+        assert report(worker, "settle", forged, outcome="succeeded")["status"] == "stale"
 
 
 def test_a_token_stays_valid_for_one_rotation_of_the_signing_key(

@@ -29,7 +29,7 @@ from tests.server.stream_faults import FaultyStreams, reorder_and_repeat
 from windlass import Context, InvalidInput, Windlass, fixed
 
 
-def make(place: Path) -> Windlass:
+def make_spec_app(place: Path) -> Windlass:
     app = make_app(place)
 
     @app.task(name="reports", max_retries=0)
@@ -58,12 +58,12 @@ def make(place: Path) -> Windlass:
         ctx.warn("nearly")
         await ctx.flush()
 
-    _fail(app)
-    _speak(app)
+    _add_failing_tasks(app)
+    _add_event_tasks(app)
     return app
 
 
-def _fail(app: Windlass) -> None:
+def _add_failing_tasks(app: Windlass) -> None:
     @app.task(name="refused", max_retries=0)
     async def refused(ctx: Context) -> None:
         ctx.stage("voice")
@@ -86,7 +86,7 @@ def _fail(app: Windlass) -> None:
             await ctx.astep(name, work, name)
 
 
-def _speak(app: Windlass) -> None:
+def _add_event_tasks(app: Windlass) -> None:
     @app.task(name="eventful", max_retries=0)
     async def eventful(ctx: Context, end: str) -> None:
         async def speak() -> None: ...
@@ -108,7 +108,7 @@ def add(file: str, word: str) -> None:
         notes.write(f"{word} ")
 
 
-def around(api: FastAPI) -> FastAPI:
+def with_faulty_streams(api: FastAPI) -> FastAPI:
     """Mount the server at `/`, and at `/disorder` with streams that reorder and repeat events."""
     outer = FastAPI()
     outer.state.server_context = api.state.server_context
@@ -120,7 +120,9 @@ def around(api: FastAPI) -> FastAPI:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     place = tmp_path_factory.mktemp("server")
-    with run_server(place, worker=True, app=make(place), around=around) as one:
+    with run_server(
+        place, worker=True, app=make_spec_app(place), around=with_faulty_streams
+    ) as one:
         yield one
 
 
@@ -131,7 +133,7 @@ def web(server: LiveServer) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def line(server: LiveServer) -> Iterator[Proxy]:
+def proxy(server: LiveServer) -> Iterator[Proxy]:
     """A TCP proxy to the server, whose connections can be cut."""
     with Proxy(server.url) as one:
         yield one
@@ -152,7 +154,7 @@ def reading(web: httpx.Client, url: str, last: str | None = None) -> Iterator[It
         yield (message for message in messages(response) if isinstance(message, SseMessage))
 
 
-def ended(
+def run_to_end(
     web: httpx.Client, task: str, **arguments: Any
 ) -> tuple[dict[str, Any], list[SseMessage]]:
     """Run a job to its end; return it and the messages of its stream."""
@@ -161,14 +163,14 @@ def ended(
     return web.get(f"/api/jobs/{job}").json(), found
 
 
-def at_forty(web: httpx.Client, tmp_path: Path) -> str:
+def job_at_40_percent(web: httpx.Client, tmp_path: Path) -> str:
     """Run a job with files up to 40 %; it continues when `tmp_path / "gate"` exists."""
     job: str = enqueue(web, "video", gate=str(tmp_path / "gate"))["id"]
     until(lambda: web.get(f"/api/jobs/{job}").json()["percent"] == 40, "the job is at 40 %")
     return job
 
 
-def places(server: LiveServer, job: str) -> list[str]:
+def job_directories(server: LiveServer, job: str) -> list[str]:
     """Return the directories of a job."""
     return [str(server.app._workspaces.data / kind / job) for kind in ("temp", "proxy")]
 

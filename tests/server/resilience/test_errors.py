@@ -27,13 +27,13 @@ def test_a_failure_event_has_stage_errors_and_last_log_lines(web: httpx.Client) 
     assert job["lastError"]["errorType"] == "TERMINAL"
 
 
-class Away(WrappedStore):
+class UnavailableStore(WrappedStore):
     """A store whose event reads fail while `away` is set."""
 
     away: Any = None
 
-    def wrap(self, store: Any) -> Away:
-        created = Away(store)
+    def wrap(self, store: Any) -> UnavailableStore:
+        created = UnavailableStore(store)
         created.away = self.away
         return created
 
@@ -46,7 +46,7 @@ class Away(WrappedStore):
 def test_a_store_failure_ends_the_stream_with_an_error_event(tmp_path: Path) -> None:
     """The error event has no id, so that a client resumes after the last stored event."""
     app = make_app(tmp_path)
-    store = Away(MemoryStore())
+    store = UnavailableStore(MemoryStore())
     store.away = asyncio.Event()
     store.away.set()
     with (

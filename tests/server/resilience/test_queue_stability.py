@@ -9,24 +9,30 @@ from typing import Any
 import httpx
 import pytest
 from tests.server.conftest import LiveServer, enqueue, exists, until, wait_for
-from tests.server.resilience.conftest import at_forty, ended, percents, places, read
+from tests.server.resilience.conftest import (
+    job_at_40_percent,
+    job_directories,
+    percents,
+    read,
+    run_to_end,
+)
 
 REPORTED = [0, 10, 25, 20, 30, 28, 50, 75, 100, 95]
 SHOWN = [0, 10, 25, 25, 30, 30, 50, 75, 100, 100]
 ORDER = ("createdAt", "queuedAt", "startedAt", "endedAt")
 WAITING = {"running", "canceled"}  # states that follow `queued`
-MOVES = {"queued": WAITING, "running": {"succeeded", "failed", "canceled"}}
+TRANSITIONS = {"queued": WAITING, "running": {"succeeded", "failed", "canceled"}}
 
 
 def canceled(web: httpx.Client, place: Path) -> dict[str, Any]:
     """Return a job that was canceled at 40 %."""
-    job = at_forty(web, place)
+    job = job_at_40_percent(web, place)
     web.post(f"/api/jobs/{job}/cancel")
     return wait_for(web, job, "canceled")
 
 
 def test_01_progress_never_decreases(web: httpx.Client) -> None:
-    _, found = ended(web, "reports", percents=REPORTED)
+    _, found = run_to_end(web, "reports", percents=REPORTED)
     result = [item.data["progressPct"] for item in found if item.type == "step-progress"]
     assert result == SHOWN
 
@@ -34,7 +40,7 @@ def test_01_progress_never_decreases(web: httpx.Client) -> None:
 def test_02_only_allowed_transitions_happen_and_final_states_are_kept(
     web: httpx.Client, tmp_path: Path
 ) -> None:
-    jobs = [ended(web, "add", a=1)[0], ended(web, "refused")[0], canceled(web, tmp_path)]
+    jobs = [run_to_end(web, "add", a=1)[0], run_to_end(web, "refused")[0], canceled(web, tmp_path)]
     waiting = enqueue(web, "add", {"delay": 3600}, a=1)["id"]
     web.post(f"/api/jobs/{waiting}/cancel")
     jobs.append(wait_for(web, waiting, "canceled"))
@@ -43,7 +49,7 @@ def test_02_only_allowed_transitions_happen_and_final_states_are_kept(
         result = [item.data["status"] for item in read(web, job["id"]) if "status" in item.data]
         result = result[result.index("queued") :] if "queued" in result else []
         for before, after in pairwise(result):
-            assert after in MOVES[before]
+            assert after in TRANSITIONS[before]
         for verb in ("cancel", "submit"):
             web.post(f"/api/jobs/{job['id']}/{verb}")
         assert web.get(f"/api/jobs/{job['id']}").json() == job
@@ -53,27 +59,30 @@ def test_03_a_report_is_clamped_to_0_to_100_and_a_lower_one_is_ignored(
     web: httpx.Client,
 ) -> None:
     for reported, shown in ((75, 75), (50, 50), (25, 50), (-10, 50), (150, 100)):
-        job, _ = ended(web, "reports", percents=[50, reported], good=False)
+        job, _ = run_to_end(web, "reports", percents=[50, reported], good=False)
         assert job["percent"] == shown
 
 
 def test_04_the_files_of_a_job_are_removed_at_its_end(
     server: LiveServer, web: httpx.Client, tmp_path: Path
 ) -> None:
-    job = at_forty(web, tmp_path)
-    assert all(exists(place) for place in places(server, job))
+    job = job_at_40_percent(web, tmp_path)
+    assert all(exists(place) for place in job_directories(server, job))
     (tmp_path / "gate").touch()
     read(web, job)
-    until(lambda: not any(exists(place) for place in places(server, job)), "the files are removed")
-    without, _ = ended(web, "add", a=1)
+    until(
+        lambda: not any(exists(place) for place in job_directories(server, job)),
+        "the files are removed",
+    )
+    without, _ = run_to_end(web, "add", a=1)
     assert without["state"] == "succeeded"
-    assert not any(exists(place) for place in places(server, without["id"]))
+    assert not any(exists(place) for place in job_directories(server, without["id"]))
 
 
 def test_05_timestamps_are_in_order_for_a_success_and_a_cancel(
     web: httpx.Client, tmp_path: Path
 ) -> None:
-    for job in (ended(web, "add", a=1)[0], canceled(web, tmp_path)):
+    for job in (run_to_end(web, "add", a=1)[0], canceled(web, tmp_path)):
         instants = [job[name] for name in ORDER]
         assert None not in instants
         assert instants == sorted(instants)  # ISO 8601 in one zone sorts as text
@@ -81,10 +90,10 @@ def test_05_timestamps_are_in_order_for_a_success_and_a_cancel(
 
 def test_06_exactly_three_states_are_final(web: httpx.Client, tmp_path: Path) -> None:
     """A final job returns 204 after its last event; other jobs keep the stream open."""
-    final = [ended(web, "add", a=1)[0], ended(web, "refused")[0], canceled(web, tmp_path)]
+    final = [run_to_end(web, "add", a=1)[0], run_to_end(web, "refused")[0], canceled(web, tmp_path)]
     waiting = enqueue(web, "add", {"delay": 3600}, a=1)
     (again := tmp_path / "again").mkdir()
-    running = web.get(f"/api/jobs/{at_forty(web, again)}").json()
+    running = web.get(f"/api/jobs/{job_at_40_percent(web, again)}").json()
     statuses = {}
     for job in (*final, waiting, running):
         last = web.get(f"/api/jobs/{job['id']}/events").json()["cursor"]
@@ -109,13 +118,13 @@ def check_end(web: httpx.Client, job: dict[str, Any], kind: str) -> None:
 
 
 def test_08_a_succeeded_job_has_an_end_time(web: httpx.Client) -> None:
-    check_end(web, ended(web, "add", a=1)[0], "job-completed")
+    check_end(web, run_to_end(web, "add", a=1)[0], "job-completed")
 
 
 def test_09_a_retried_job_has_an_end_time_only_after_it_succeeded(
     web: httpx.Client,
 ) -> None:
-    job, found = ended(web, "second time")
+    job, found = run_to_end(web, "second time")
     assert [item.data["status"] for item in found if item.type == "job-status"].count(
         "running"
     ) == 2
@@ -124,7 +133,7 @@ def test_09_a_retried_job_has_an_end_time_only_after_it_succeeded(
 
 
 def test_10_a_failed_job_has_an_end_time(web: httpx.Client) -> None:
-    check_end(web, ended(web, "refused")[0], "job-failed")
+    check_end(web, run_to_end(web, "refused")[0], "job-failed")
 
 
 def test_11_a_canceled_job_has_an_end_time(web: httpx.Client, tmp_path: Path) -> None:
@@ -163,11 +172,11 @@ def test_14_a_job_shows_whether_it_can_be_resumed_and_its_last_step(
 ) -> None:
     notes, mended = tmp_path / "notes", tmp_path / "mended"
     if not resumes:
-        early, _ = ended(web, "refused")
+        early, _ = run_to_end(web, "refused")
         assert (early["canResume"], early["lastCompletedStep"]) == (False, None)
         assert web.post(f"/api/jobs/{early['id']}/resume").status_code == 409
         return
-    job, _ = ended(web, "pipeline", notes=str(notes), mended=str(mended))
+    job, _ = run_to_end(web, "pipeline", notes=str(notes), mended=str(mended))
     assert (job["canResume"], job["lastCompletedStep"]) == (True, "visuals")
     notes.unlink()
     mended.touch()

@@ -12,17 +12,24 @@ import httpx
 import pytest
 from tests.js.proxy import Proxy
 from tests.server.conftest import LiveServer, SseMessage, exists, wait_for
-from tests.server.resilience.conftest import at_forty, ended, percents, places, read, reading
+from tests.server.resilience.conftest import (
+    job_at_40_percent,
+    job_directories,
+    percents,
+    read,
+    reading,
+    run_to_end,
+)
 
 from windlass.stores.http import HttpConfig, HttpStore
 
 
 def test_a_disconnected_client_resumes_without_loss_or_repetition(
-    web: httpx.Client, line: Proxy, tmp_path: Path
+    web: httpx.Client, proxy: Proxy, tmp_path: Path
 ) -> None:
     """The network fails during a long job; the job continues; the network recovers."""
-    job = at_forty(web, tmp_path)
-    url = f"{line.url}/api/jobs/{job}/events"
+    job = job_at_40_percent(web, tmp_path)
+    url = f"{proxy.url}/api/jobs/{job}/events"
     seen: list[SseMessage] = []
 
     def follow() -> None:
@@ -30,8 +37,8 @@ def test_a_disconnected_client_resumes_without_loss_or_repetition(
             for new in stream:
                 seen.append(new)
                 if percents(seen)[-1:] == [40]:
-                    line.open = False
-                    line.cut()
+                    proxy.open = False
+                    proxy.cut()
 
     with pytest.raises(httpx.TransportError):
         follow()
@@ -40,7 +47,7 @@ def test_a_disconnected_client_resumes_without_loss_or_repetition(
     with pytest.raises(httpx.TransportError):
         web.get(url)
     assert (seen[-1].type, percents(seen)[-1]) == ("step-progress", 40)
-    line.open = True
+    proxy.open = True
     with reading(web, url, seen[-1].id) as stream:
         after = list(stream)
     assert [item.seq for item in seen + after] == list(range(1, after[-1].seq + 1))
@@ -52,12 +59,13 @@ def test_a_disconnected_client_resumes_without_loss_or_repetition(
 def test_a_job_canceled_at_40_percent_leaves_no_files(
     server: LiveServer, web: httpx.Client, tmp_path: Path
 ) -> None:
-    job = at_forty(web, tmp_path)
-    assert all(exists(place) for place in places(server, job))
+    job = job_at_40_percent(web, tmp_path)
+    assert all(exists(place) for place in job_directories(server, job))
     response = web.post(f"/api/jobs/{job}/cancel", json={"reason": "enough"}).json()
     assert (response["status"], response["cleanupScheduled"]) == ("requested", True)
     found = read(web, job)
-    assert not any(exists(place) for place in places(server, job))  # removed before the final event
+    # The files are removed before the final event.
+    assert not any(exists(place) for place in job_directories(server, job))
     result = web.get(f"/api/jobs/{job}").json()
     assert (result["state"], result["percent"]) == ("canceled", 40)
     assert result["endedAt"] == result["canceledAt"] is not None
@@ -69,7 +77,7 @@ def test_progress_never_decreases_when_events_arrive_out_of_order(
     server: LiveServer, web: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Early and repeated events are logged and rejected; no event is missing at the end."""
-    job, found = ended(web, "reports", percents=[10, 30, 20, 40, 90])
+    job, found = run_to_end(web, "reports", percents=[10, 30, 20, 40, 90])
 
     async def at_once(_: float) -> None: ...
 

@@ -21,7 +21,7 @@ from tests.server.conftest import (
     run_server,
     wait_for,
 )
-from tests.server.resilience.conftest import at_forty, ended, read, reading
+from tests.server.resilience.conftest import job_at_40_percent, read, reading, run_to_end
 
 from windlass.core.errors import StoreUnavailableError
 from windlass.server.config import AuthMode, ServerConfig
@@ -38,11 +38,11 @@ STAGES = {
     "processing": "Unknown",
 }
 BACKOFF = [1.0, 2.0, 4.0, 8.0, 16.0]
-BACK = 4  # the retry at which the network is up again
+RECOVERY_RETRY = 4  # the retry at which the network is up again
 
 
 def test_01_event_ids_increase(web: httpx.Client) -> None:
-    _, found = ended(web, "reports", percents=list(range(0, 100, 10)))
+    _, found = run_to_end(web, "reports", percents=list(range(0, 100, 10)))
     ids = [tuple(int(part) for part in (item.id or "").split("-")) for item in found]
     assert len(ids) > 20
     for before, after in pairwise(ids):
@@ -53,7 +53,7 @@ def test_01_event_ids_increase(web: httpx.Client) -> None:
 def test_02_progress_never_decreases_when_events_arrive_out_of_order(
     server: LiveServer, web: httpx.Client
 ) -> None:
-    job, found = ended(web, "reports", percents=[0, 10, 25, 20, 30, 28, 50, 100])
+    job, found = run_to_end(web, "reports", percents=[0, 10, 25, 20, 30, 28, 50, 100])
 
     async def follow() -> list[Any]:
         config = HttpConfig(url=f"{server.url}/disorder", sleep=at_once)
@@ -71,7 +71,7 @@ def test_03_a_client_with_the_last_event_id_gets_the_following_events(
     web: httpx.Client, tmp_path: Path
 ) -> None:
     """By the header and by the URL, after each event of the log."""
-    job = at_forty(web, tmp_path)
+    job = job_at_40_percent(web, tmp_path)
     (tmp_path / "gate").touch()
     whole = read(web, job)
     for place, one in enumerate(whole[:-1]):
@@ -107,13 +107,15 @@ def test_05_to_24_an_event_has_the_phase_of_its_stage(
     web: httpx.Client, number: str, stage: str, phase: str
 ) -> None:
     assert number <= "24"
-    _, found = ended(web, "stage", name=stage)
+    _, found = run_to_end(web, "stage", name=stage)
     [result] = [item.data for item in found if item.type == "step-progress"]
     assert (result["stage"], result["phase"]) == (stage, phase)
 
 
 def test_25_each_event_type_has_its_name_and_its_data(web: httpx.Client) -> None:
-    found = ended(web, "eventful", end="done")[1] + ended(web, "eventful", end="failed")[1]
+    found = (
+        run_to_end(web, "eventful", end="done")[1] + run_to_end(web, "eventful", end="failed")[1]
+    )
     job = enqueue(web, "eventful", end="canceled")["id"]
     wait_for(web, job, "running")
     web.post(f"/api/jobs/{job}/cancel")
@@ -136,32 +138,32 @@ async def at_once(_: float) -> None:
 
 
 def test_26_a_broken_connection_is_retried_after_1_2_4_8_and_16_seconds(
-    web: httpx.Client, line: Proxy, tmp_path: Path
+    web: httpx.Client, proxy: Proxy, tmp_path: Path
 ) -> None:
     """A client that reconnects misses nothing; it gives up after five attempts."""
     slept: list[float] = []
 
     async def pause(seconds: float) -> None:
         slept.append(seconds)
-        line.open = len(slept) == BACK
+        proxy.open = len(slept) == RECOVERY_RETRY
 
     async def follow(job: str) -> list[int]:
         seen = []
-        async with HttpStore(HttpConfig(url=line.url, sleep=pause, connect_retries=())) as store:
+        async with HttpStore(HttpConfig(url=proxy.url, sleep=pause, connect_retries=())) as store:
             async for event in store.tail(UUID(job)):
                 seen.append(event.seq)
                 if event.data.get("progressPct") == 40:
-                    line.open = False
-                    line.cut()
+                    proxy.open = False
+                    proxy.cut()
                     (tmp_path / "gate").touch()
         return seen
 
-    job = at_forty(web, tmp_path)
+    job = job_at_40_percent(web, tmp_path)
     seen = asyncio.run(follow(job))
     assert seen == [item.seq for item in read(web, job)]
-    assert slept == BACKOFF[:BACK]
-    line.open = False
-    slept[:] = [0.0] * BACK
+    assert slept == BACKOFF[:RECOVERY_RETRY]
+    proxy.open = False
+    slept[:] = [0.0] * RECOVERY_RETRY
     with pytest.raises(StoreUnavailableError):
         asyncio.run(follow(job))
-    assert slept[BACK:] == BACKOFF
+    assert slept[RECOVERY_RETRY:] == BACKOFF

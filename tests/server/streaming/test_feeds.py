@@ -72,12 +72,12 @@ def test_a_shared_stream_continues_each_job_after_its_cursor(server: LiveServer)
         assert ended.status_code == 204
 
 
-NOBODYS = "01890a5d-ac96-774b-bcce-b302099a8057"
+MISSING_JOB = "01890a5d-ac96-774b-bcce-b302099a8057"
 
 
 @pytest.mark.parametrize(
     ("after", "status"),
-    [("x:1", 422), (f"{NOBODYS}:x", 422), (f"{NOBODYS}:0", 404), ("", 422)],
+    [("x:1", 422), (f"{MISSING_JOB}:x", 422), (f"{MISSING_JOB}:0", 404), ("", 422)],
 )
 def test_an_invalid_after_parameter_is_rejected(
     server: LiveServer, after: str, status: int
@@ -100,7 +100,7 @@ def test_a_watched_list_sends_snapshots_of_its_jobs(tmp_path: Path) -> None:
         ) as response:
             stream = messages(response)
 
-            def hear(**expected: str) -> None:
+            def expect_states(**expected: str) -> None:
                 while state != expected:
                     one = next(stream)
                     assert isinstance(one, SseMessage)
@@ -108,11 +108,11 @@ def test_a_watched_list_sends_snapshots_of_its_jobs(tmp_path: Path) -> None:
                     assert {"id", "seq", "percent"} <= one.data.keys() or not one.data["state"]
                     state[one.data["id"]] = one.data["state"]
 
-            hear(**{old: "queued"})
+            expect_states(**{old: "queued"})
             new = enqueue(web, "add", {"queue": "media"}, a=2)["id"]
-            hear(**{old: "queued", new: "queued"})
+            expect_states(**{old: "queued", new: "queued"})
             web.post(f"/api/jobs/{old}/cancel")  # it leaves the list with its new state
-            hear(**{old: "canceled", new: "queued"})
+            expect_states(**{old: "canceled", new: "queued"})
         until(lambda: server.context.hub.open_streams == 0, "the stream is closed")
         assert not server.context.list_watches._watches
 
@@ -130,7 +130,7 @@ def test_an_invalid_list_filter_is_reported_by_field(server: LiveServer) -> None
 
 
 @contextmanager
-def listening(web: httpx.Client, params: dict[str, Any]) -> Iterator[Iterator[SseMessage]]:
+def open_stream(web: httpx.Client, params: dict[str, Any]) -> Iterator[Iterator[SseMessage]]:
     with web.stream("GET", "/api/events", headers=STREAM, params=params) as response:
         assert response.status_code == 200, response.read()
         yield (message for message in messages(response) if isinstance(message, SseMessage))
@@ -149,7 +149,7 @@ def test_a_shared_stream_combines_jobs_and_named_lists(tmp_path: Path) -> None:
     with run_server(tmp_path, config) as server, server.client() as web:
         job = enqueue(web, "add", {"queue": "media"}, a=1)["id"]
         params = {"after": f"{job}:0", "list": [media, same, empty]}
-        with listening(web, params) as stream:
+        with open_stream(web, params) as stream:
             whole: set[str] = set()
             found: list[SseMessage] = []
             while len(whole) < 3:
@@ -182,9 +182,9 @@ def test_an_error_of_one_job_or_list_does_not_affect_the_others(server: LiveServ
     with server.client() as web:
         ended, good, ahead = (enqueue(web, "add", {"queue": "each"}, a=n)["id"] for n in range(3))
         web.post(f"/api/jobs/{ended}/cancel")
-        vector = f"{NOBODYS}:0,{ended}:3,x:1,{ahead}:99,{good}:0"
+        vector = f"{MISSING_JOB}:0,{ended}:3,x:1,{ahead}:99,{good}:0"
         params = {"after": vector, "list": ["queue=each", "state=lost"], "reportErrors": "true"}
-        with listening(web, params) as stream:
+        with open_stream(web, params) as stream:
             found = take_until(stream, lambda item: item.type == "loaded")
             web.post(f"/api/jobs/{good}/cancel")
             found += take_until(stream, lambda item: item.type == "job-cancelled")
@@ -194,7 +194,7 @@ def test_an_error_of_one_job_or_list_does_not_affect_the_others(server: LiveServ
             if item.type == "closed"
         }
         assert {name: result and result["status"] for name, result in over.items()} == {
-            NOBODYS: 404, ended: None, "x": 422, ahead: 422, "state=lost": 422,
+            MISSING_JOB: 404, ended: None, "x": 422, ahead: 422, "state=lost": 422,
         }  # fmt: skip
         assert [item.data["seq"] for item in found if item.data.get("jobId") == good] == [1, 2, 3]
         assert {item.data["id"] for item in found if item.type == "snapshot"} >= {
@@ -202,7 +202,9 @@ def test_an_error_of_one_job_or_list_does_not_affect_the_others(server: LiveServ
             good,
             ahead,
         }
-        with listening(web, {"after": f"{NOBODYS}:0,{ended}:3", "reportErrors": "true"}) as stream:
+        with open_stream(
+            web, {"after": f"{MISSING_JOB}:0,{ended}:3", "reportErrors": "true"}
+        ) as stream:
             assert [new.type for new in stream] == ["closed", "closed"]  # and the stream ends
 
 

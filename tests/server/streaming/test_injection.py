@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.server.conftest import STREAM, TIMEOUT, LiveServer, enqueue
 
-EVIL = [
+INJECTIONS = [
     "a\n\nevent: job-completed\ndata: {}\n\n",
     "a\r\ndata: x",
     "a\rid: 1-99",
@@ -28,7 +28,7 @@ def web(server: LiveServer) -> Iterator[httpx.Client]:
         yield client
 
 
-def speak(web: httpx.Client, evil: str) -> str:
+def run_job_with_text(web: httpx.Client, evil: str) -> str:
     """Run a job with this text in all its fields and events; return its id."""
     queue = str(uuid4())
     options = {"queue": queue, "tags": [evil], "headers": {"x": evil}, "uniqueKey": evil}
@@ -49,7 +49,7 @@ def speak(web: httpx.Client, evil: str) -> str:
     return str(job["id"])
 
 
-def checked(body: bytes) -> list[dict[str, str]]:
+def parse_messages(body: bytes) -> list[dict[str, str]]:
     """Parse messages by the standard, and check clients that split lines like Python."""
     text = body.decode()
     assert "\0" not in text
@@ -66,29 +66,31 @@ def checked(body: bytes) -> list[dict[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("evil", EVIL)
+@pytest.mark.parametrize("evil", INJECTIONS)
 def test_text_of_a_job_cannot_start_another_message(web: httpx.Client, evil: str) -> None:
-    job = speak(web, evil)
+    job = run_job_with_text(web, evil)
     page = web.get(f"/api/jobs/{job}/events").json()["events"]
-    alone = checked(web.get(f"/api/jobs/{job}/events", headers=STREAM).content)
+    alone = parse_messages(web.get(f"/api/jobs/{job}/events", headers=STREAM).content)
     assert [item["id"] for item in alone] == [event["id"] for event in page]
     assert [json.loads(item["data"]) for item in alone] == [event["data"] for event in page]
     [log] = [item for item in alone if item["event"] == "log"]
     assert json.loads(log["data"])["message"] == evil
-    among = checked(web.get("/api/events", params={"after": f"{job}:0"}, headers=STREAM).content)
+    among = parse_messages(
+        web.get("/api/events", params={"after": f"{job}:0"}, headers=STREAM).content
+    )
     assert [json.loads(item["data"])["id"] for item in among] == [event["id"] for event in page]
 
 
 def test_a_snapshot_of_a_list_is_one_message(web: httpx.Client) -> None:
-    for evil in EVIL:
-        speak(web, evil)
+    for evil in INJECTIONS:
+        run_job_with_text(web, evil)
     with web.stream("GET", "/api/events", params={"limit": 100}, headers=STREAM) as response:
         body = b""
         for piece in response.iter_bytes():
             body += piece
-            if body.count(b"event: snapshot") >= len(EVIL) and body.endswith(b"\n\n"):
+            if body.count(b"event: snapshot") >= len(INJECTIONS) and body.endswith(b"\n\n"):
                 break
-    assert {item["event"] for item in checked(body)} == {"snapshot"}
+    assert {item["event"] for item in parse_messages(body)} == {"snapshot"}
 
 
 def test_nul_in_a_name_is_rejected(web: httpx.Client) -> None:

@@ -259,7 +259,7 @@ def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.LOCAL, write_timeout=2)
     with run_server(tmp_path, config) as server, server.client() as web:
         job = enqueue(web, "film", gate="x")
-        fill(server, UUID(job["id"]))
+        record_long_lines(server, UUID(job["id"]))
         stalled = socket.socket()
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         host, _, port = server.url.removeprefix("http://").partition(":")
@@ -294,10 +294,10 @@ def _idle(server: LiveServer) -> set[Any]:
     }
 
 
-def fill(server: LiveServer, job_id: UUID) -> None:
+def record_long_lines(server: LiveServer, job_id: UUID) -> None:
     """Record 200 long log lines, like the worker of the job."""
 
-    async def speak() -> None:
+    async def record() -> None:
         store = server.app.client().store
         [row] = await store.claim(Claim(worker="w", token=uuid7(), queues=[("default", 1)]))
         assert row.id == job_id
@@ -306,7 +306,7 @@ def fill(server: LiveServer, job_id: UUID) -> None:
             lines = [Record(n=start + n, type=EventType.LOG, body=body) for n in range(20)]
             await store.record([AttemptRecords(row.lease, lines)])
 
-    server.app.sync.call(speak())
+    server.app.sync.call(record())
 
 
 def test_a_shutdown_ends_streams_between_messages_and_clients_resume_at_another_server(
@@ -327,11 +327,11 @@ def test_a_shutdown_ends_streams_between_messages_and_clients_resume_at_another_
         assert [item.type for item in rest] == ["job-cancelled"]
 
 
-class Deaf(WrappedStore):
+class BlockedStore(WrappedStore):
     """A store whose `get` never returns."""
 
-    def wrap(self, store: Any) -> Deaf:
-        return Deaf(store)
+    def wrap(self, store: Any) -> BlockedStore:
+        return BlockedStore(store)
 
     async def around(self, verb: str, call: Any) -> Any:
         if verb == "get":
@@ -343,15 +343,15 @@ def test_a_request_that_outlasts_the_shutdown_gets_503_with_retry_after(tmp_path
     """The status is not 500, so that a client of a stream retries."""
     app = make_app(tmp_path)
     with (
-        app.replace_store(Deaf(MemoryStore()), tmp_path / "data"),
+        app.replace_store(BlockedStore(MemoryStore()), tmp_path / "data"),
         run_server(tmp_path, app=app, grace=1) as server,
         server.client() as web,
         ThreadPoolExecutor(1) as pool,
     ):
-        asking = pool.submit(web.get, f"/api/jobs/{uuid7()}/events", headers=STREAM)
+        pending = pool.submit(web.get, f"/api/jobs/{uuid7()}/events", headers=STREAM)
         until(lambda: server.uvicorn.server_state.tasks, "the request has started")
         server.stop()
-        response = asking.result()
+        response = pending.result()
     assert (response.status_code, response.json()["code"]) == (503, "stopping")
     assert response.headers["Retry-After"]
 
@@ -374,7 +374,7 @@ def test_a_hundred_quiet_streams_share_one_reader(server: LiveServer) -> None:
     with server.client() as web:
         job = enqueue(web, "add", a=1)
 
-    async def many() -> None:
+    async def open_streams() -> None:
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(
             base_url=server.url, limits=limits, verify=False, timeout=TIMEOUT
@@ -391,4 +391,4 @@ def test_a_hundred_quiet_streams_share_one_reader(server: LiveServer) -> None:
             await web.post(f"/api/jobs/{job['id']}/cancel")
             assert set(await asyncio.gather(*listening)) == {3}
 
-    asyncio.run(many())
+    asyncio.run(open_streams())

@@ -15,10 +15,10 @@ from windlass.server.streaming.list_watch import MAX_POLLS, ListWatches
 from windlass.stores.memory import MemoryStore
 from windlass.testing.factories import settle_one, start_one
 
-MANY = 50
+LISTS = 50
 
 
-async def watch(watches: ListWatches, query: Query) -> bytes:
+async def first_snapshots(watches: ListWatches, query: Query) -> bytes:
     async with contextlib.aclosing(watches.snapshots(query, "list")) as result:
         return await anext(result)
 
@@ -30,24 +30,24 @@ async def test_a_hundred_subscribers_of_one_list_share_one_poll() -> None:
     watches = ListWatches(lambda: client, 0.05)
     found: list[bytes] = []
 
-    async def tab() -> None:
+    async def subscribe() -> None:
         async with contextlib.aclosing(watches.snapshots(Query(owner="", limit=20))) as result:
             async for piece in result:
                 found.append(piece)  # noqa: PERF401 - it is looked at while it grows
 
-    store.asked.clear()
+    store.calls.clear()
     began = asyncio.get_running_loop().time()
-    tabs = [asyncio.create_task(tab()) for _ in range(100)]
+    subscribers = [asyncio.create_task(subscribe()) for _ in range(100)]
     while len(found) < 100:  # noqa: ASYNC110
         await asyncio.sleep(0)
     await settle_one(store, job, Succeeded())
     while len(found) < 200:  # noqa: ASYNC110
         await asyncio.sleep(0)
-    looks = 1 + (asyncio.get_running_loop().time() - began) / 0.05
-    for item in tabs:
+    expected_polls = 1 + (asyncio.get_running_loop().time() - began) / 0.05
+    for item in subscribers:
         item.cancel()
-    await asyncio.gather(*tabs, return_exceptions=True)
-    assert store.asked["find"] <= looks
+    await asyncio.gather(*subscribers, return_exceptions=True)
+    assert store.calls["find"] <= expected_polls
     assert all(b'"state":"succeeded"' in piece for piece in found[100:])
 
 
@@ -57,11 +57,12 @@ async def test_a_few_lists_are_polled_at_a_time() -> None:
     store.free.clear()
     client = Client(store, JsonCodec())
     watches = ListWatches(lambda: client, 1.0)
-    tabs = [
-        asyncio.create_task(watch(watches, Query(queues=frozenset({str(n)})))) for n in range(MANY)
+    subscribers = [
+        asyncio.create_task(first_snapshots(watches, Query(queues=frozenset({str(n)}))))
+        for n in range(LISTS)
     ]
     await asyncio.sleep(0.05)
-    assert store.under_way["find"] == MAX_POLLS
+    assert store.running["find"] == MAX_POLLS
     store.free.set()
-    assert all(b"loaded" in result for result in await asyncio.gather(*tabs))
-    assert store.asked["find"] == MANY
+    assert all(b"loaded" in result for result in await asyncio.gather(*subscribers))
+    assert store.calls["find"] == LISTS

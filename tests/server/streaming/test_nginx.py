@@ -42,7 +42,7 @@ CONFIG = ServerConfig(
     key_cache_ttl=0.05,
 )
 # The first server has only proxy_pass; the second forwards the client address and host name.
-CONF = """
+NGINX_CONF = """
 daemon off;
 master_process off;
 pid {place}/nginx.pid;
@@ -91,23 +91,23 @@ def free_port() -> int:
         return port
 
 
-def answers(port: int) -> bool:
+def accepts_connections(port: int) -> bool:
     with socket.socket() as sock:
         return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
-def before(server: LiveServer, place: Path) -> Iterator[tuple[str, str]]:
+def run_nginx(server: LiveServer, place: Path) -> Iterator[tuple[str, str]]:
     """Run nginx in front of a server; yield the URLs of the plain and the full configuration."""
     plain, full = free_port(), free_port()
     conf = place / "nginx.conf"
-    conf.write_text(CONF.format(place=place, plain=plain, full=full, url=server.url))
+    conf.write_text(NGINX_CONF.format(place=place, plain=plain, full=full, url=server.url))
     assert NGINX is not None
     errors = place / "error.log"
     command = [NGINX, "-p", str(place), "-e", str(errors), "-c", str(conf)]
     with subprocess.Popen(command) as process:
         try:
-            until(lambda: answers(plain) and answers(full), "nginx answers")
+            until(lambda: accepts_connections(plain) and accepts_connections(full), "nginx answers")
             yield f"http://127.0.0.1:{plain}", f"http://127.0.0.1:{full}"
         finally:
             process.terminate()
@@ -118,7 +118,7 @@ def before(server: LiveServer, place: Path) -> Iterator[tuple[str, str]]:
 def proxied_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedServer]:
     with (
         run_server(tmp_path_factory.mktemp("behind"), CONFIG) as server,
-        before(server, tmp_path_factory.mktemp("nginx")) as (plain, full),
+        run_nginx(server, tmp_path_factory.mktemp("nginx")) as (plain, full),
     ):
         yield ProxiedServer(server, plain, full, server.key(Role.ADMIN))
 
@@ -126,7 +126,7 @@ def proxied_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied
 def test_clients_behind_nginx_do_not_count_as_local(tmp_path: Path) -> None:
     with (
         run_server(tmp_path) as server,
-        before(server, tmp_path) as places,
+        run_nginx(server, tmp_path) as places,
         httpx.Client(timeout=TIMEOUT) as web,
     ):
         assert web.get(f"{server.url}/api/jobs").status_code == 200

@@ -19,16 +19,16 @@ from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.stores.http import HttpConfig, HttpStore
 
-NARROW = ServerConfig(auth=AuthMode.KEYS, max_streams_per_key=3, max_streams=5)
+SMALL_QUOTAS = ServerConfig(auth=AuthMode.KEYS, max_streams_per_key=3, max_streams=5)
 
 
 @pytest.fixture(scope="module")
 def quota_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with run_server(tmp_path_factory.mktemp("narrow"), NARROW) as one:
+    with run_server(tmp_path_factory.mktemp("narrow"), SMALL_QUOTAS) as one:
         yield one
 
 
-def opened(stack: ExitStack, web: httpx.Client, path: str, **params: str) -> httpx.Response:
+def open_stream(stack: ExitStack, web: httpx.Client, path: str, **params: str) -> httpx.Response:
     """Open a stream until the stack closes; return its response, or the rejection."""
     response = stack.enter_context(web.stream("GET", path, params=params, headers=STREAM))
     if response.status_code != 200:
@@ -36,7 +36,7 @@ def opened(stack: ExitStack, web: httpx.Client, path: str, **params: str) -> htt
     return response
 
 
-def refused(answer: httpx.Response) -> bool:
+def rejected(answer: httpx.Response) -> bool:
     if answer.status_code == 200:
         return False
     assert answer.status_code == 429
@@ -60,24 +60,29 @@ def test_the_quota_of_a_key_includes_its_sessions_and_tickets(quota_server: Live
             browser.headers["Sec-Fetch-Site"] = "same-origin"
             ticket, another = (web.post("/api/tickets").json()["ticket"] for _ in range(2))
 
-            assert not refused(opened(stack, browser, log))
-            assert not refused(opened(stack, page, log, ticket=ticket))
-            assert not refused(opened(stack, web, "/api/events", after=f"{job}:0"))
+            assert not rejected(open_stream(stack, browser, log))
+            assert not rejected(open_stream(stack, page, log, ticket=ticket))
+            assert not rejected(open_stream(stack, web, "/api/events", after=f"{job}:0"))
             until(lambda: quota_server.context.hub.open_streams == 3, "three streams are open")
-            for asker, path, more in (
+            for client, path, more in (
                 (web, log, {}),
                 (web, "/api/events", {}),
                 (browser, log, {}),
                 (page, log, {"ticket": another}),
             ):
-                response = opened(stack, asker, path, **more)
-                assert refused(response)
+                response = open_stream(stack, client, path, **more)
+                assert rejected(response)
                 assert "3 open streams" in response.json()["detail"]
             assert web.get(log).status_code == 200, "pages do not count as streams"
-            assert not refused(opened(stack, other, "/api/events")), "another key has its own quota"
+            assert not rejected(open_stream(stack, other, "/api/events")), (
+                "another key has its own quota"
+            )
         until(lambda: quota_server.context.hub.open_streams == 0, "all streams are closed")
         with ExitStack() as stack:
-            assert [refused(opened(stack, web, log)) for _ in range(4)] == [*[False] * 3, True]
+            assert [rejected(open_stream(stack, web, log)) for _ in range(4)] == [
+                *[False] * 3,
+                True,
+            ]
         until(lambda: quota_server.context.hub.open_streams == 0, "all streams are closed")
 
 
@@ -86,8 +91,8 @@ def test_the_quota_of_the_server_limits_all_keys_together(quota_server: LiveServ
         found = []
         for _ in range(3):
             web = stack.enter_context(quota_server.client(quota_server.key(Role.VIEWER)))
-            found += [opened(stack, web, "/api/events") for _ in range(2)]
-        assert [refused(item) for item in found] == [*[False] * 5, True]
+            found += [open_stream(stack, web, "/api/events") for _ in range(2)]
+        assert [rejected(item) for item in found] == [*[False] * 5, True]
         assert "limit of this server" in found[-1].json()["detail"]
     until(lambda: quota_server.context.hub.open_streams == 0, "all streams are closed")
 
@@ -95,16 +100,16 @@ def test_the_quota_of_the_server_limits_all_keys_together(quota_server: LiveServ
 def test_concurrent_streams_do_not_exceed_the_quota(quota_server: LiveServer) -> None:
     with quota_server.client(quota_server.key(Role.VIEWER)) as web, ExitStack() as stack:
         with ThreadPoolExecutor(12) as pool:
-            coming = [pool.submit(opened, stack, web, "/api/events") for _ in range(12)]
-        responses = [item.result() for item in coming]
-        assert sum(not refused(response) for response in responses) == 3
+            requests = [pool.submit(open_stream, stack, web, "/api/events") for _ in range(12)]
+        responses = [item.result() for item in requests]
+        assert sum(not rejected(response) for response in responses) == 3
     until(lambda: quota_server.context.hub.open_streams == 0, "all streams are closed")
 
 
 def test_requests_without_a_key_have_only_the_server_quota(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.LOCAL, max_streams_per_key=1, max_streams=2)
     with run_server(tmp_path, config) as server, server.client() as web, ExitStack() as stack:
-        found = [refused(opened(stack, web, "/api/events")) for _ in range(3)]
+        found = [rejected(open_stream(stack, web, "/api/events")) for _ in range(3)]
         assert found == [False, False, True]
 
 
@@ -130,13 +135,13 @@ def test_a_remote_store_retries_while_the_quota_is_used_up(quota_server: LiveSer
         job = enqueue(web, "add", {"hold": True}, a=1)["id"]
         with ExitStack() as stack:
             for _ in range(3):
-                opened(stack, web, f"/api/jobs/{job}/events")
+                open_stream(stack, web, f"/api/jobs/{job}/events")
             sleeps: list[float] = []
             assert asyncio.run(follow(job, sleeps, stack)) == 1
             assert sleeps == [1.0, 2.0]
         with ExitStack() as stack:
             for _ in range(3):
-                opened(stack, web, f"/api/jobs/{job}/events")
+                open_stream(stack, web, f"/api/jobs/{job}/events")
             with pytest.raises(StoreUnavailableError, match="3 open streams"):
                 asyncio.run(follow(job, [0.0] * 9, ExitStack()))
 
@@ -151,10 +156,10 @@ def test_long_polls_count_toward_the_quota_and_immediate_claims_do_not(
             pool.submit(web.post, "/api/worker/claim", json=params | {"wait": 30}) for _ in range(2)
         ]
         until(lambda: quota_server.context.hub.long_polls == 2, "two claims wait")
-        assert not refused(opened(stack, web, "/api/events"))
+        assert not rejected(open_stream(stack, web, "/api/events"))
         until(lambda: quota_server.context.hub.open_streams == 1, "one stream is open")
-        assert refused(opened(stack, web, "/api/events"))
-        assert refused(web.post("/api/worker/claim", json=params | {"wait": 30}))
+        assert rejected(open_stream(stack, web, "/api/events"))
+        assert rejected(web.post("/api/worker/claim", json=params | {"wait": 30}))
         assert web.post("/api/worker/claim", json=params).json()["jobs"] == []
 
         async def wait() -> None:

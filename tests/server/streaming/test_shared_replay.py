@@ -17,7 +17,7 @@ from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import append_records, log_record, settle_one, start_one
 
-MANY = 50
+CLIENTS = 50
 
 
 async def test_concurrent_clients_share_one_read_of_the_log() -> None:
@@ -29,19 +29,19 @@ async def test_concurrent_clients_share_one_read_of_the_log() -> None:
         await append_records(store, job, log_record(number, f"line {number}"))
     await settle_one(store, job, Succeeded())
 
-    async def whole() -> list[bytes]:
+    async def read_all() -> list[bytes]:
         return [
             line.for_job_stream
             async for lines in hub.follow(job.id, StreamFilter())
             for line in lines
         ]
 
-    alone = await whole()
-    pages = store.asked["events"]
-    found = await asyncio.gather(*(whole() for _ in range(MANY)))
+    alone = await read_all()
+    pages = store.calls["events"]
+    found = await asyncio.gather(*(read_all() for _ in range(CLIENTS)))
     assert all(result == alone for result in found)
     assert len(alone) == 24
-    assert store.asked["events"] == 2 * pages
+    assert store.calls["events"] == 2 * pages
 
 
 async def test_a_disconnect_does_not_cancel_a_shared_read() -> None:

@@ -257,9 +257,8 @@ class Stats(ResponseModel):
         sums: dict[tuple[Instant, str, str, State], list[int]] = {}
         for rollup in rollups:
             at = since + (rollup.minute - since) // (step * SECOND) * step * SECOND
-            queue = (
-                rollup.queue if by in {None, StatsGroupBy.QUEUE} else ""
-            )  # no queue has an empty name
+            # No queue or task has an empty name.
+            queue = rollup.queue if by in {None, StatsGroupBy.QUEUE} else ""
             task = rollup.task if by in {None, StatsGroupBy.TASK} else ""
             totals = sums.setdefault((at, queue, task, rollup.outcome), [0, 0, 0])
             for index, number in enumerate((rollup.count, rollup.wait, rollup.run)):
