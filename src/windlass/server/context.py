@@ -107,10 +107,10 @@ class RequestContext:
         It is set when the server shuts down, or when the caller loses access.
         """
         with (
-            self.server.hub.long_poll(self.caller.key_id) as ending,
-            self.server.access_recheck.track(self.caller, ending),
+            self.server.hub.long_poll(self.caller.key_id) as stop_event,
+            self.server.access_recheck.track(self.caller, stop_event),
         ):
-            yield ending
+            yield stop_event
 
     async def audit(self, action: str, target: str) -> None:
         """Add an audit entry. Call it before the action, so that no action lacks an entry."""

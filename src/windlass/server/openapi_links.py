@@ -44,4 +44,4 @@ SCHEDULE: Links = _links(
     "schedules_run",
     "schedules_delete",
 )
-KEY: Links = _links("id", "id", "access_revoke_key")
+KEY: Links = _links("id", "id", "credentials_revoke_key")

@@ -48,11 +48,11 @@ _PRODUCER_TRIGGERS = frozenset({Trigger.SUBMIT, Trigger.CANCEL})
 def require(caller: Caller, *permissions: Permission) -> None:
     """Raise ApiError unless the caller has one of these permissions."""
     if not caller.has_any(*permissions):
-        wanted = " or ".join(f"'{permission}'" for permission in permissions)
+        names = " or ".join(f"'{permission}'" for permission in permissions)
         roles = ", ".join(sorted(caller.roles)) or "none"
         scope = ", limited to one owner or team" if caller.scoped else ""
         raise ApiError(
-            "forbidden", f"this needs the permission {wanted}; roles of the key: {roles}{scope}"
+            "forbidden", f"this needs the permission {names}; roles of the key: {roles}{scope}"
         )
 
 

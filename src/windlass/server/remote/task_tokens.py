@@ -17,7 +17,7 @@ from windlass.server.schemas.worker_api import (
 TOKEN_SLACK = 300.0
 
 
-async def token_for(
+async def issue_token(
     ctx: RequestContext, lease: Lease, queue: str, seconds: float, holder: str
 ) -> str:
     """Return a token that lasts as long as the lease by the server's clock, plus `TOKEN_SLACK`."""
@@ -32,7 +32,7 @@ def lease_seconds(row: JobRow) -> float:
     return (row.lease_until - (row.started_at or row.updated_at)) / SECOND
 
 
-async def token_of(ctx: RequestContext, item: TaskTokenItem) -> TaskToken:
+async def verify_token(ctx: RequestContext, item: TaskTokenItem) -> TaskToken:
     """Return the verified task token of an item, or raise."""
     own = ctx.caller.attempt
     if item.task_token is None:

@@ -37,10 +37,10 @@ async def claim_jobs(
     rows = await store.claim(request_claim)
     if rows or wait <= 0:
         return rows
-    with ctx.long_poll() as ending:
+    with ctx.long_poll() as stop_event:
         while (left := end - clock()) > 0:
-            await _first_of(wakeups.wait(cursor, min(left, POLL_INTERVAL)), ending.wait())
-            if ending.is_set() or await request.is_disconnected():
+            await _first_of(wakeups.wait(cursor, min(left, POLL_INTERVAL)), stop_event.wait())
+            if stop_event.is_set() or await request.is_disconnected():
                 return []
             cursor = await wakeups.cursor()
             rows = await store.claim(request_claim)

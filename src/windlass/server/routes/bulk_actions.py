@@ -42,7 +42,7 @@ async def apply(ctx: Ctx, body: BulkActionRequest) -> BulkActionView:
     refused: list[RefusedView] = []
     for start in range(0, len(page.rows), BATCH):
         batch = page.rows[start : start + BATCH]
-        results = await asyncio.gather(*(_act_on(ctx, body, row) for row in batch))
+        results = await asyncio.gather(*(_apply_to(ctx, body, row) for row in batch))
         refused += [result for result in results if result is not None]
     return BulkActionView(
         matched=len(page.rows),
@@ -60,7 +60,9 @@ async def _page(ctx: RequestContext, query: Query, ids: Sequence[UUID] | None) -
     return Page([row for row in found if row is not None and matches(query, row)], None)
 
 
-async def _act_on(ctx: RequestContext, body: BulkActionRequest, row: JobRow) -> RefusedView | None:
+async def _apply_to(
+    ctx: RequestContext, body: BulkActionRequest, row: JobRow
+) -> RefusedView | None:
     try:
         if body.action in RERUNS and row.retried_as is not None:
             raise ConflictError(f"job {row.id} was already retried, as {row.retried_as}")

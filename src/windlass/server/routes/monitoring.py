@@ -1,4 +1,4 @@
-"""Monitoring: workers, tasks, limits, failures and statistics."""
+"""Monitoring: workers, tasks, limits, failures, statistics and the audit log."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from fastapi import Query
 from windlass.core.clock import SECOND, Instant, from_datetime, minute_of
 from windlass.core.query.job_query import MAX_PAGE
 from windlass.limits import LimitRecords
+from windlass.server.auth.audit import AuditLog
 from windlass.server.context import Ctx
 from windlass.server.problem_details import invalid_field
 from windlass.server.schemas.monitoring import (
+    AuditPage,
     FailureList,
     LimitList,
     LimitView,
@@ -96,3 +98,12 @@ def _instant(field: str, value: datetime) -> Instant:
     if value.tzinfo is None:
         raise invalid_field(field, "needs a time zone: 2026-01-31T12:00:00Z")
     return from_datetime(value)
+
+
+async def audit(
+    ctx: Ctx,
+    after: Annotated[str, Query(description="`cursor` of the previous page.")] = "",
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum of entries.")] = 100,
+) -> AuditPage:
+    """List audit entries, newest first; kept for 90 days."""
+    return AuditPage.of(await AuditLog(ctx.client.store).list(after, limit), limit)

@@ -11,8 +11,8 @@ from windlass.server.auth.permissions import Permission
 from windlass.server.auth.sessions import PATH as SESSION
 from windlass.server.openapi_links import ENQUEUED, JOB_LIST, KEY, SCHEDULE
 from windlass.server.routes import (
-    access,
     bulk_actions,
+    credentials,
     events,
     flows,
     health,
@@ -136,11 +136,11 @@ ROUTES = (
     Route("POST", SESSION, sign_in.sign_in, Permission.PUBLIC, 201, (415,)),
     Route("GET", SESSION, sign_in.current_caller, Permission.READ),
     Route("DELETE", SESSION, sign_in.sign_out, Permission.PUBLIC, 204),
-    Route("POST", "/api/tickets", access.create_ticket, Permission.READ, 201, (409,)),
-    Route("POST", "/api/keys", access.create_key, Permission.ADMIN, 201, (415,), links=KEY),
-    Route("GET", "/api/keys", access.list_keys, Permission.ADMIN),
-    Route("DELETE", "/api/keys/{id}", access.revoke_key, Permission.ADMIN, 200, (404,)),
-    Route("GET", "/api/audit", access.audit, Permission.ADMIN),
+    Route("POST", "/api/tickets", credentials.create_ticket, Permission.READ, 201, (409,)),
+    Route("POST", "/api/keys", credentials.create_key, Permission.ADMIN, 201, (415,), links=KEY),
+    Route("GET", "/api/keys", credentials.list_keys, Permission.ADMIN),
+    Route("DELETE", "/api/keys/{id}", credentials.revoke_key, Permission.ADMIN, 200, (404,)),
+    Route("GET", "/api/audit", monitoring.audit, Permission.ADMIN),
     Route("GET", "/healthz", health.alive, Permission.PUBLIC),
     Route("GET", "/readyz", health.ready, Permission.PUBLIC, 200, (), _NOT_READY),
     Route("GET", "/metrics", health.metrics, Permission.MONITOR, 200, (), _TEXT),

@@ -14,7 +14,7 @@ from windlass.server.auth.permissions import Permission
 from windlass.server.auth.sessions import Sessions, clear_cookie, set_cookie
 from windlass.server.context import Ctx
 from windlass.server.problem_details import ApiError
-from windlass.server.schemas.access import CallerView, SessionView
+from windlass.server.schemas.credentials import CallerView, SessionView
 from windlass.server.schemas.requests import SignInRequest
 
 
@@ -33,12 +33,12 @@ async def sign_in(
     await replace(ctx, caller=caller).audit("sign in", caller.key_id)
     secret, until = await Sessions(ctx.client.store).start(caller.key_id)
     set_cookie(request, response, secret)
-    return SessionView(**_facts(caller) | {"by": "session"}, expires_at=to_datetime(until))
+    return SessionView(**_caller_fields(caller) | {"by": "session"}, expires_at=to_datetime(until))
 
 
 async def current_caller(ctx: Ctx) -> CallerView:
     """Get the identity and the permissions of the caller."""
-    return CallerView(**_facts(ctx.caller))
+    return CallerView(**_caller_fields(ctx.caller))
 
 
 async def sign_out(ctx: Ctx, request: Request, response: Response) -> None:
@@ -50,7 +50,7 @@ async def sign_out(ctx: Ctx, request: Request, response: Response) -> None:
     clear_cookie(request, response)
 
 
-def _facts(caller: Caller) -> dict[str, Any]:
+def _caller_fields(caller: Caller) -> dict[str, Any]:
     return {
         "name": caller.name,
         "roles": sorted(caller.roles),

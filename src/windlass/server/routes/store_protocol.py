@@ -154,9 +154,12 @@ async def wait(ctx: Ctx, request: Request) -> Response:
     timeout = wire_format.request_schema("wait").load(await request.body())["timeout"]
     cursor = request.headers.get(wire_format.WAKEUPS_HEADER, "")
     seconds = max(0.0, min(timeout, MAX_WAIT))
-    with ctx.long_poll() as ending:
+    with ctx.long_poll() as stop_event:
         wakeup = asyncio.create_task(ctx.server.wakeups.wait(cursor, seconds))
-        others = [asyncio.create_task(ending.wait()), asyncio.create_task(_disconnected(request))]
+        others = [
+            asyncio.create_task(stop_event.wait()),
+            asyncio.create_task(_disconnected(request)),
+        ]
         try:
             await asyncio.wait({wakeup, *others}, return_when=asyncio.FIRST_COMPLETED)
             return _json(wire_format.encode_response("wait", wakeup.done() and wakeup.result()))

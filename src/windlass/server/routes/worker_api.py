@@ -18,7 +18,7 @@ from windlass.server.context import Ctx, RequestContext
 from windlass.server.problem_details import ApiError, invalid_field
 from windlass.server.remote import worker_presence
 from windlass.server.remote.attempt_reports import AttemptReportReader, refused_result, work_result
-from windlass.server.remote.task_tokens import lease_seconds, token_for, token_of
+from windlass.server.remote.task_tokens import issue_token, lease_seconds, verify_token
 from windlass.server.remote.worker_claim import claim_jobs, snooze_unknown_tasks
 from windlass.server.schemas.jobs import JobView, decode_value, time
 from windlass.server.schemas.requests import parse_duration
@@ -49,9 +49,11 @@ async def claim(ctx: Ctx, body: ClaimRequest, request: Request) -> ClaimedList:
 
     With `wait`, the call waits for a job if there is none.
     """
-    limit, wanted = ctx.server.config.max_batch, sum(body.queues.values())
-    if wanted > limit:
-        raise invalid_field("queues", f"{wanted:,} jobs requested at once, the limit is {limit:,}")
+    limit, requested = ctx.server.config.max_batch, sum(body.queues.values())
+    if requested > limit:
+        raise invalid_field(
+            "queues", f"{requested:,} jobs requested at once, the limit is {limit:,}"
+        )
     request_claim = Claim(
         token=_claim_id(body.claim_id),
         worker=body.worker,
@@ -84,7 +86,7 @@ async def _view(ctx: RequestContext, row: JobRow, steps: Mapping[str, Checkpoint
     until = time(row.lease_until)
     assert until is not None
     return ClaimedView(
-        task_token=await token_for(
+        task_token=await issue_token(
             ctx, row.lease, row.queue, lease_seconds(row), ctx.caller.key_id or ""
         ),
         lease_until=until,
@@ -125,7 +127,7 @@ async def _extended(
         return ExtendLeaseResult(status=Status.STALE.value)
     return ExtendLeaseResult(
         status=Status.APPLIED.value,
-        task_token=await token_for(ctx, token.lease, token.queue, seconds, token.holder),
+        task_token=await issue_token(ctx, token.lease, token.queue, seconds, token.holder),
         lease_until=time(extended.lease_until),
         cancel_requested=extended.cancel_requested,
     )
@@ -188,7 +190,7 @@ async def _verified_tokens(
     found: list[TaskToken | WorkResult] = []
     for task in tasks:
         try:
-            found.append(await token_of(ctx, task))
+            found.append(await verify_token(ctx, task))
         except (WindlassError, ApiError) as error:
             found.append(refused_result(error))
     return found

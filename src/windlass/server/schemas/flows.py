@@ -24,7 +24,7 @@ class FlowSummary(ResponseModel):
     ended_at: datetime | None
 
     @classmethod
-    def facts(cls, stats: FlowStats) -> dict[str, Any]:
+    def field_values(cls, stats: FlowStats) -> dict[str, Any]:
         return shared_fields(FlowSummary, stats) | {
             "id": stats.flow_id,
             "counts": {state.value: number for state, number in stats.counts.items()},
@@ -39,7 +39,7 @@ class FlowPageView(ResponseModel):
 
     @staticmethod
     def of(page: FlowPage) -> FlowPageView:
-        flows = [FlowSummary(**FlowSummary.facts(flow)) for flow in page.flows]
+        flows = [FlowSummary(**FlowSummary.field_values(flow)) for flow in page.flows]
         return FlowPageView(flows=flows, cursor=page.cursor)
 
 
@@ -54,7 +54,7 @@ class FlowView(FlowSummary):
 
     @staticmethod
     def of(stats: FlowStats, jobs: Sequence[JobNode], *, more: bool) -> FlowView:
-        return FlowView(**FlowView.facts(stats), jobs=jobs, more_parents=more)
+        return FlowView(**FlowView.field_values(stats), jobs=jobs, more_parents=more)
 
 
 class FlowActionView(ResponseModel):

@@ -1,4 +1,4 @@
-"""Schemas of queues, workers, tasks, failures, limits, statistics and health."""
+"""Schemas of queues, workers, tasks, failures, limits, statistics, health and the audit log."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from windlass.core.worker_presence import LiveWorker
 from windlass.insights.failures import FailureGroup, FailureGroups
 from windlass.insights.queues import Queue
 from windlass.limits import LimitInfo
+from windlass.server.auth.audit import AuditEntry
 from windlass.server.schemas.jobs import ResponseModel, shared_fields
 from windlass.store import COUNT_CAP, Rollup
 from windlass.task_spec import TaskSpec
@@ -55,12 +56,12 @@ class QueueView(ResponseModel):
 
     @staticmethod
     def of(queue: Queue) -> QueueView:
-        facts = shared_fields(QueueView, queue) | {
+        values = shared_fields(QueueView, queue) | {
             "counts": {state.value: number for state, number in queue.counts.items()},
             "capped": sorted(state.value for state in queue.capped),
             "per_minute": RatesView.of(queue.rates),
         }
-        return QueueView(**facts)
+        return QueueView(**values)
 
 
 class Queues(ResponseModel):
@@ -205,9 +206,9 @@ class LimitView(ResponseModel):
 
     @staticmethod
     def of(info: LimitInfo) -> LimitView:
-        facts = {name: LimitSettings.of(getattr(info, name)) for name in _LIMITS}
+        values = {name: LimitSettings.of(getattr(info, name)) for name in _LIMITS}
         capped = (info.waiting or 0) >= COUNT_CAP
-        return LimitView(**shared_fields(LimitView, info) | facts | {"capped": capped})
+        return LimitView(**shared_fields(LimitView, info) | values | {"capped": capped})
 
 
 _LIMITS = ("limit", "declared", "override")
@@ -283,3 +284,29 @@ class Health(ResponseModel):
 
     status: str
     problems: Sequence[str] | None = None
+
+
+class AuditEntryView(ResponseModel):
+    at: datetime
+    key_id: str | None
+    name: str
+    action: str
+    target: str
+
+
+class AuditPage(ResponseModel):
+    """Audit entries, newest first; `cursor` leads to older ones."""
+
+    entries: Sequence[AuditEntryView]
+    cursor: str | None
+
+    @staticmethod
+    def of(entries: Sequence[AuditEntry], limit: int) -> AuditPage:
+        views = [
+            AuditEntryView(at=to_datetime(entry.at), key_id=entry.key_id, name=entry.name,
+                      action=entry.action, target=entry.target)
+            for entry in entries
+        ]  # fmt: skip
+        return AuditPage(
+            entries=views, cursor=entries[-1].cursor if len(entries) == limit else None
+        )

@@ -38,8 +38,8 @@ class ScheduleView(ResponseModel):
     @staticmethod
     def from_schedule(info: ScheduleInfo, codec: Codec, *, kept: bool) -> ScheduleView:
         arguments, sealed = decode_value(codec, info.payload, Purpose.PAYLOAD)
-        facts = shared_fields(ScheduleView, info) | {"arguments": arguments, "sealed": sealed}
-        return ScheduleView(**facts if kept else facts | {"last_job_id": None})
+        values = shared_fields(ScheduleView, info) | {"arguments": arguments, "sealed": sealed}
+        return ScheduleView(**values if kept else values | {"last_job_id": None})
 
 
 class ScheduleList(ResponseModel):

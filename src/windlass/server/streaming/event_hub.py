@@ -33,7 +33,7 @@ class EventHub:
         self._config = config
         self._replay = Replay(client, codec)
         self._channels: dict[UUID, JobChannel] = {}
-        self._endings: set[asyncio.Event] = set()
+        self._stop_events: set[asyncio.Event] = set()
         self.closed = False  # the server is shutting down
         self.watch_signals = True  # mounted in another server, which may not call `close` in time
         self.close_callbacks: list[Callable[[], None]] = []
@@ -46,10 +46,10 @@ class EventHub:
 
         Check the quota before: here the response has started, and cannot be rejected.
         """
-        with self._tracked(key_id) as ending:
+        with self._tracked(key_id) as stop_event:
             self.open_streams += 1
             try:
-                yield ending
+                yield stop_event
             finally:
                 self.open_streams -= 1
 
@@ -57,29 +57,29 @@ class EventHub:
     def long_poll(self, key_id: str | None) -> Iterator[asyncio.Event]:
         """Like `stream` for a request that waits; raise ApiError when the quota is used up."""
         self.quota.check(key_id)
-        with self._tracked(key_id) as ending:
-            yield ending
+        with self._tracked(key_id) as stop_event:
+            yield stop_event
 
     @contextlib.contextmanager
     def _tracked(self, key_id: str | None) -> Iterator[asyncio.Event]:
         if self.watch_signals:
             self.watch_signals = False  # install the handlers once
             call_on_stop_signal(self.close)
-        ending = asyncio.Event()
+        stop_event = asyncio.Event()
         if self.closed:
-            ending.set()
-        self._endings.add(ending)
+            stop_event.set()
+        self._stop_events.add(stop_event)
         try:
             with self.quota.hold(key_id):
-                yield ending
+                yield stop_event
         finally:
-            self._endings.discard(ending)
+            self._stop_events.discard(stop_event)
 
     def close(self) -> None:
         """End all streams between two messages; clients reconnect to another server."""
         self.closed = True
-        for ending in self._endings:
-            ending.set()
+        for stop_event in self._stop_events:
+            stop_event.set()
         for callback in self.close_callbacks:
             callback()
 

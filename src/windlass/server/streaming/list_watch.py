@@ -144,9 +144,9 @@ class ListWatches:
 
 
 def snapshot_json(row: JobRow, *, listed: bool) -> str:
-    facts = {"id": str(row.id), "seq": row.seq, "state": row.state.value, "percent": row.percent}
+    values = {"id": str(row.id), "seq": row.seq, "state": row.state.value, "percent": row.percent}
     more = {"task": row.task, "queue": row.queue, "stage": row.stage, "phase": row.phase}
-    return to_json(facts | more | {"listed": listed})
+    return to_json(values | more | {"listed": listed})
 
 
 def deletion_json(job_id: UUID) -> str:

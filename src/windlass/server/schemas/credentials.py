@@ -1,4 +1,4 @@
-"""Schemas of API keys, sessions, tickets and the audit log."""
+"""Schemas of API keys, sessions and tickets."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from windlass.core.clock import to_datetime
 from windlass.server.auth.api_keys import ApiKey
-from windlass.server.auth.audit import AuditEntry
 from windlass.server.schemas.jobs import ResponseModel, shared_fields
 
 
@@ -63,29 +61,3 @@ class CallerView(ResponseModel):
 
 class SessionView(CallerView):
     expires_at: datetime
-
-
-class AuditEntryView(ResponseModel):
-    at: datetime
-    key_id: str | None
-    name: str
-    action: str
-    target: str
-
-
-class AuditPage(ResponseModel):
-    """Audit entries, newest first; `cursor` leads to older ones."""
-
-    entries: Sequence[AuditEntryView]
-    cursor: str | None
-
-    @staticmethod
-    def of(entries: Sequence[AuditEntry], limit: int) -> AuditPage:
-        views = [
-            AuditEntryView(at=to_datetime(entry.at), key_id=entry.key_id, name=entry.name,
-                      action=entry.action, target=entry.target)
-            for entry in entries
-        ]  # fmt: skip
-        return AuditPage(
-            entries=views, cursor=entries[-1].cursor if len(entries) == limit else None
-        )

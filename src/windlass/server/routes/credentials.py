@@ -1,19 +1,18 @@
-"""API keys, stream tickets, and the audit log."""
+"""API keys and stream tickets."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Path, Query
+from fastapi import Path
 
 from windlass.core.clock import to_datetime
 from windlass.core.duration import to_seconds
 from windlass.server.auth.api_keys import ApiKeys
-from windlass.server.auth.audit import AuditLog
 from windlass.server.auth.tickets import Tickets
 from windlass.server.context import Ctx
 from windlass.server.problem_details import ApiError
-from windlass.server.schemas.access import AuditPage, KeyList, KeyView, NewKeyView, TicketView
+from windlass.server.schemas.credentials import KeyList, KeyView, NewKeyView, TicketView
 from windlass.server.schemas.requests import CreateKeyRequest
 
 
@@ -49,12 +48,3 @@ async def create_ticket(ctx: Ctx) -> TicketView:
         raise ApiError("conflict", "streams of this server need no ticket: it requires no API keys")
     issued, until = await Tickets(ctx.client.store).issue(ctx.caller.key_id, ctx.caller.session)
     return TicketView(ticket=issued, expires_at=to_datetime(until))
-
-
-async def audit(
-    ctx: Ctx,
-    after: Annotated[str, Query(description="`cursor` of the previous page.")] = "",
-    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum of entries.")] = 100,
-) -> AuditPage:
-    """List audit entries, newest first; kept for 90 days."""
-    return AuditPage.of(await AuditLog(ctx.client.store).list(after, limit), limit)
