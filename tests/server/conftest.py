@@ -62,13 +62,13 @@ def make_app(directory: Path, url: str | None = None) -> Windlass:
         raise ValueError(why)
 
     @app.task(name="stepped", max_retries=0)
-    async def stepped(ctx: Context, mended: str) -> str:
+    async def stepped(ctx: Context, success_file: str) -> str:
         async def piece() -> int:
             return 1
 
         await ctx.astep("first", piece)
-        if not exists(mended):
-            raise RuntimeError("not mended")
+        if not exists(success_file):
+            raise RuntimeError("the success file is missing")
         return "done"
 
     return app
@@ -165,15 +165,15 @@ def run_server(
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """A server without keys, shared by the tests of a file: a start takes half a second."""
-    with run_server(tmp_path_factory.mktemp("server")) as one:
-        yield one
+    with run_server(tmp_path_factory.mktemp("server")) as live_server:
+        yield live_server
 
 
 @pytest.fixture(scope="module")
 def server_with_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """A server without keys, with a worker in its process."""
-    with run_server(tmp_path_factory.mktemp("working"), worker=True) as one:
-        yield one
+    with run_server(tmp_path_factory.mktemp("working"), worker=True) as live_server:
+        yield live_server
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationW
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     config = ServerConfig(auth=AuthMode.KEYS, rate=0, auth_failure_burst=1e9)
-    with run_server(tmp_path_factory.mktemp("schema"), config) as one:
-        yield one
+    with run_server(tmp_path_factory.mktemp("schema"), config) as live_server:
+        yield live_server
 
 
 def document(server: LiveServer, key: str) -> Any:

@@ -24,15 +24,15 @@ SHORT_TIMEOUTS = ServerConfig(auth=AuthMode.LOCAL, read_timeout=0.3, keepalive=0
 
 @pytest.fixture(scope="module")
 def limited_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with run_server(tmp_path_factory.mktemp("small"), SMALL_LIMITS) as one:
-        yield one
+    with run_server(tmp_path_factory.mktemp("small"), SMALL_LIMITS) as live_server:
+        yield live_server
 
 
 @pytest.fixture(scope="module")
 def short_timeout_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with run_server(tmp_path_factory.mktemp("hasty"), SHORT_TIMEOUTS) as one:
-        yield one
-        with one.client() as client:
+    with run_server(tmp_path_factory.mktemp("hasty"), SHORT_TIMEOUTS) as live_server:
+        yield live_server
+        with live_server.client() as client:
             assert client.get("/healthz").status_code == 200
 
 
@@ -153,13 +153,13 @@ def test_thousands_of_parameters_cause_one_error(web: httpx.Client) -> None:
     assert problem(web.get("/api/jobs?x&y")) == (422, "invalid_argument")
 
 
-@pytest.mark.parametrize("where", ["address", "query", "header", "headers", "line"])
+@pytest.mark.parametrize("where", ["path", "query", "header", "headers", "line"])
 def test_a_request_head_that_is_too_large_is_rejected(
     limited_server: LiveServer, web: httpx.Client, where: str
 ) -> None:
     size = b"x" * (2 * MAX_HEAD)
     head = {
-        "address": b"GET /" + size + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "path": b"GET /" + size + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
         "query": b"GET /api/jobs?" + size + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
         "header": b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + size + b"\r\n\r\n",
         "headers": b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * MAX_HEAD + b"\r\n",

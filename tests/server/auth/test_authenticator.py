@@ -56,8 +56,8 @@ EXPECTED_PERMISSIONS = {
 def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> object:
     with run_server(
         tmp_path_factory.mktemp("locked"), ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)
-    ) as one:
-        yield one
+    ) as live_server:
+        yield live_server
 
 
 def send_request(web: httpx.Client, route: Route) -> httpx.Response:

@@ -17,8 +17,8 @@ from windlass.server.config import AuthMode, ServerConfig
 @pytest.fixture(scope="module")
 def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     config = ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)
-    with run_server(tmp_path_factory.mktemp("entry"), config) as one:
-        yield one
+    with run_server(tmp_path_factory.mktemp("entry"), config) as live_server:
+        yield live_server
 
 
 def test_an_admin_creates_lists_and_revokes_keys(keyed_server: LiveServer) -> None:

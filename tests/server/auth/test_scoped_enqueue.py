@@ -76,8 +76,8 @@ class ReferencedJobs:
 @pytest.fixture(scope="module")
 def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     app = make_app(tmp_path_factory.mktemp("own"), "memory:")
-    with run_server(Path(), ServerConfig(auth=AuthMode.KEYS, rate=0), app=app) as one:
-        yield one
+    with run_server(Path(), ServerConfig(auth=AuthMode.KEYS, rate=0), app=app) as live_server:
+        yield live_server
 
 
 def run_on_server(server: LiveServer, work: Any) -> Any:

@@ -33,8 +33,8 @@ JOB = {"task": "add", "arguments": {"a": 1}}
 @pytest.fixture(scope="module")
 def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     place = tmp_path_factory.mktemp("locked")
-    with run_server(place, ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)) as one:
-        yield one
+    with run_server(place, ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)) as live_server:
+        yield live_server
 
 
 @pytest.fixture
@@ -224,10 +224,10 @@ def test_the_cookie_is_accepted_only_from_pages_of_the_server(
 
 def test_pages_of_other_sites_cannot_sign_in_or_out(keyed_server: LiveServer, key: str) -> None:
     with signed_in(keyed_server, key) as web:
-        evil = {"Sec-Fetch-Site": "cross-site"}
-        response = web.post("/api/session", json={"key": key}, headers=evil)
+        cross_site = {"Sec-Fetch-Site": "cross-site"}
+        response = web.post("/api/session", json={"key": key}, headers=cross_site)
         assert (response.status_code, response.headers.get("set-cookie")) == (403, None)
-        assert web.delete("/api/session", headers=evil).status_code == 403
+        assert web.delete("/api/session", headers=cross_site).status_code == 403
         assert web.get("/api/session").status_code == 200
 
 

@@ -51,9 +51,9 @@ async def hourly() -> None: ...
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
         return port
 
 
@@ -78,25 +78,25 @@ class RemoteSite:
 
     def _environment(self, key: str | None) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if "WINDLASS_" not in name}
-        ours = {"WINDLASS_URL": self.url} | ({} if key is None else {"WINDLASS_KEY": key})
-        return kept | ours
+        settings = {"WINDLASS_URL": self.url} | ({} if key is None else {"WINDLASS_KEY": key})
+        return kept | settings
 
-    def start(self, *words: str, key: str | None = None) -> subprocess.Popen[bytes]:
-        log = (self.place / f"{words[0]}.log").open("ab")
-        one = subprocess.Popen(
-            [sys.executable, "-m", "windlass", *words],
+    def start(self, *arguments: str, key: str | None = None) -> subprocess.Popen[bytes]:
+        log = (self.place / f"{arguments[0]}.log").open("ab")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "windlass", *arguments],
             cwd=self.place,
             env=self._environment(key),
             stdout=log,
             stderr=log,
         )
         log.close()
-        self._running.append(one)
-        return one
+        self._running.append(process)
+        return process
 
-    def call(self, *words: str, key: str | None = None) -> subprocess.CompletedProcess[str]:
+    def call(self, *arguments: str, key: str | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "windlass", *words],
+            [sys.executable, "-m", "windlass", *arguments],
             cwd=self.place,
             env=self._environment(key),
             capture_output=True,
@@ -139,9 +139,9 @@ class RemoteSite:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[RemoteSite]:
-    one = RemoteSite(tmp_path)
-    yield one
-    one.stop()
+    site = RemoteSite(tmp_path)
+    yield site
+    site.stop()
 
 
 class Producer:
@@ -195,8 +195,8 @@ def test_a_restarted_server_loses_and_repeats_no_job(
     server = site.serve()
     producer.enqueue(range(100))
     producer.enqueue(range(100, 103), "gate")
-    words = ("worker", "tasks:app", "--concurrency", "4", "--lease", "60s")
-    worker_process = site.start(*words, key=worker)
+    arguments = ("worker", "tasks:app", "--concurrency", "4", "--lease", "60s")
+    worker_process = site.start(*arguments, key=worker)
     for number in range(2):
         until(partial(site.has_run, 10 * (number + 1)), "some work")
         server.send_signal(signal.SIGKILL)
@@ -223,12 +223,12 @@ def run_command(site: RemoteSite, monkeypatch: pytest.MonkeyPatch) -> Callable[.
     monkeypatch.chdir(site.place)
     monkeypatch.setenv("WINDLASS_URL", site.url)
 
-    def run(*words: str, key: str | None, code: int = 0) -> str:
+    def run(*arguments: str, key: str | None, code: int = 0) -> str:
         with monkeypatch.context() as patch:
             if key is not None:
                 patch.setenv("WINDLASS_KEY", key)
-            done = CliRunner().invoke(cli, list(words))
-        assert done.exit_code == code, (words, done.output, done.exception)
+            done = CliRunner().invoke(cli, list(arguments))
+        assert done.exit_code == code, (arguments, done.output, done.exception)
         assert key is None or key[-20:] not in done.output
         return done.output
 
@@ -247,8 +247,8 @@ def test_every_command_works_with_a_server_and_a_key(
     assert site.ran() == [1]
     assert json.loads(run_command("jobs", "show", job, "--json", key=admin))["state"] == "succeeded"
     assert job in run_command("jobs", "list", "--json", key=admin)
-    for words in (("watch", job), ("logs", job), ("why", job)):
-        run_command("jobs", *words, key=admin)
+    for arguments in (("watch", job), ("logs", job), ("why", job)):
+        run_command("jobs", *arguments, key=admin)
     [again] = json.loads(run_command("jobs", "retry", job, "--json", key=admin))
     run_command("jobs", "cancel", again["newId"], key=admin)
     run_command("jobs", "delete", job, key=admin)

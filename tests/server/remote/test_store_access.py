@@ -131,8 +131,8 @@ def call_arguments(verb: str) -> dict[str, Any]:
 def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with run_server(
         tmp_path_factory.mktemp("locked"), ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)
-    ) as one:
-        yield one
+    ) as live_server:
+        yield live_server
 
 
 def call_verb(web: httpx.Client, verb: str) -> httpx.Response:
@@ -197,20 +197,20 @@ async def test_why_and_rotate_check_permissions_and_scope(
     keyed_server: LiveServer, role: Role
 ) -> None:
     async with remote(keyed_server, Role.PRODUCER) as store:
-        mine, others = make_job(queue="asked", owner="eve"), make_job(queue="asked")
-        await store.enqueue([mine, others])
+        own, other = make_job(queue="why", owner="eve"), make_job(queue="why")
+        await store.enqueue([own, other])
     async with (
         remote(keyed_server, role) as all_,
         remote(keyed_server, role, owner="eve") as part,
     ):
         for item in (all_, part):
-            assert (await item.why(mine.id)).job_id == mine.id
+            assert (await item.why(own.id)).job_id == own.id
             assert await _is_permitted(item.rotate()) is (
                 item is all_ and role in SERVER_VERBS["rotate"]
             )
-        assert (await all_.why(others.id)).state is State.QUEUED
-        with pytest.raises(NotFoundError, match=f"no job {others.id}"):
-            await part.why(others.id)
+        assert (await all_.why(other.id)).state is State.QUEUED
+        with pytest.raises(NotFoundError, match=f"no job {other.id}"):
+            await part.why(other.id)
 
 
 def test_every_verb_requires_a_key(keyed_server: LiveServer) -> None:
@@ -579,12 +579,12 @@ async def test_a_disconnect_cancels_the_wait_of_a_worker(
 
 
 async def test_a_shutdown_ends_the_waits_of_workers(tmp_path: Any) -> None:
-    with run_server(tmp_path, ServerConfig(auth=AuthMode.OPEN)) as one:
-        store = HttpStore(HttpConfig(url=one.url, connect_retries=()))
+    with run_server(tmp_path, ServerConfig(auth=AuthMode.OPEN)) as server:
+        store = HttpStore(HttpConfig(url=server.url, connect_retries=()))
         await claim_all(store)
         waiting = asyncio.ensure_future(store.wait(["default"], 60))
         await asyncio.sleep(0.05)
-        await asyncio.to_thread(one.stop)
+        await asyncio.to_thread(server.stop)
         async with asyncio.timeout(TIMEOUT):
             with pytest.raises(StoreUnavailableError):
                 await waiting

@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with run_server(tmp_path_factory.mktemp("far")) as one:
-        yield one
+    with run_server(tmp_path_factory.mktemp("far")) as live_server:
+        yield live_server
 
 
 @pytest.fixture

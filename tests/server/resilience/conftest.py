@@ -76,10 +76,10 @@ def _add_failing_tasks(app: Windlass) -> None:
             raise OSError("not yet")
 
     @app.task(name="pipeline", max_retries=0)
-    async def pipeline(ctx: Context, notes: str, mended: str) -> None:
+    async def pipeline(ctx: Context, notes: str, success_file: str) -> None:
         async def work(name: str) -> None:
             add(notes, name)
-            if name == "render" and not exists(mended):
+            if name == "render" and not exists(success_file):
                 raise OSError("render broke")
 
         for name in ("script", "voice", "visuals", "render"):
@@ -89,13 +89,13 @@ def _add_failing_tasks(app: Windlass) -> None:
 def _add_event_tasks(app: Windlass) -> None:
     @app.task(name="eventful", max_retries=0)
     async def eventful(ctx: Context, end: str) -> None:
-        async def speak() -> None: ...
+        async def step() -> None: ...
 
         ctx.stage("voice")
-        await ctx.astep("speak", speak)
+        await ctx.astep("speak", step)
         ctx.progress(50, "half")
         ctx.warn("hoarse")
-        ctx.emit("error", {"message": "a word is missing"})
+        ctx.emit("error", {"message": "text is missing"})
         await ctx.flush()
         if end == "failed":
             raise InvalidInput("no voice left")
@@ -103,9 +103,9 @@ def _add_event_tasks(app: Windlass) -> None:
             await wait_for_file("/never")
 
 
-def add(file: str, word: str) -> None:
+def add(file: str, text: str) -> None:
     with Path(file).open("a") as notes:
-        notes.write(f"{word} ")
+        notes.write(f"{text} ")
 
 
 def with_faulty_streams(api: FastAPI) -> FastAPI:
@@ -122,21 +122,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     place = tmp_path_factory.mktemp("server")
     with run_server(
         place, worker=True, app=make_spec_app(place), around=with_faulty_streams
-    ) as one:
-        yield one
+    ) as live_server:
+        yield live_server
 
 
 @pytest.fixture
 def web(server: LiveServer) -> Iterator[httpx.Client]:
-    with server.client() as one:
-        yield one
+    with server.client() as live_server:
+        yield live_server
 
 
 @pytest.fixture
 def proxy(server: LiveServer) -> Iterator[Proxy]:
     """A TCP proxy to the server, whose connections can be cut."""
-    with Proxy(server.url) as one:
-        yield one
+    with Proxy(server.url) as live_server:
+        yield live_server
 
 
 def read(web: httpx.Client, job_id: str, last: str | None = None) -> list[SseMessage]:

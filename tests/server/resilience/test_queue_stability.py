@@ -170,16 +170,16 @@ def test_13_a_job_canceled_at_40_percent_keeps_its_percent_and_ends_at_the_cance
 def test_14_a_job_shows_whether_it_can_be_resumed_and_its_last_step(
     web: httpx.Client, tmp_path: Path, resumes: bool
 ) -> None:
-    notes, mended = tmp_path / "notes", tmp_path / "mended"
+    notes, success_file = tmp_path / "notes", tmp_path / "success_file"
     if not resumes:
         early, _ = run_to_end(web, "refused")
         assert (early["canResume"], early["lastCompletedStep"]) == (False, None)
         assert web.post(f"/api/jobs/{early['id']}/resume").status_code == 409
         return
-    job, _ = run_to_end(web, "pipeline", notes=str(notes), mended=str(mended))
+    job, _ = run_to_end(web, "pipeline", notes=str(notes), success_file=str(success_file))
     assert (job["canResume"], job["lastCompletedStep"]) == (True, "visuals")
     notes.unlink()
-    mended.touch()
+    success_file.touch()
     again = web.post(f"/api/jobs/{job['id']}/resume").json()
     wait_for(web, again["id"], "succeeded")
     assert notes.read_text().split() == ["render"]

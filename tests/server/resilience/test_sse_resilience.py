@@ -73,12 +73,12 @@ def test_03_a_client_with_the_last_event_id_gets_the_following_events(
     """By the header and by the URL, after each event of the log."""
     job = job_at_40_percent(web, tmp_path)
     (tmp_path / "gate").touch()
-    whole = read(web, job)
-    for place, one in enumerate(whole[:-1]):
-        assert read(web, job, one.id) == whole[place + 1 :]
-        address = f"/api/jobs/{job}/events?lastEventId={one.id}"
+    log = read(web, job)
+    for index, event in enumerate(log[:-1]):
+        assert read(web, job, event.id) == log[index + 1 :]
+        address = f"/api/jobs/{job}/events?lastEventId={event.id}"
         with reading(web, address) as stream:
-            assert next(stream) == whole[place + 1]
+            assert next(stream) == log[index + 1]
 
 
 def test_04_a_stream_without_events_sends_keepalive_comments(tmp_path: Path) -> None:
@@ -89,9 +89,9 @@ def test_04_a_stream_without_events_sends_keepalive_comments(tmp_path: Path) -> 
         with web.stream("GET", url, headers=STREAM) as response:
             comments = (message for message in messages(response) if isinstance(message, str))
             keepalives = [next(comments) for _ in range(3)]
-    moments = [beat.removeprefix("keepalive: ") for beat in keepalives]
-    assert all(time.strptime(moment, "%Y-%m-%dT%H:%M:%S.%fZ") for moment in moments)
-    assert moments == sorted(set(moments))
+    timestamps = [keepalive.removeprefix("keepalive: ") for keepalive in keepalives]
+    assert all(time.strptime(timestamp, "%Y-%m-%dT%H:%M:%S.%fZ") for timestamp in timestamps)
+    assert timestamps == sorted(set(timestamps))
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,12 @@ def test_a_bulk_cancel_affects_only_matching_jobs(server: LiveServer) -> None:
 
 def test_a_job_whose_state_forbids_the_action_is_reported_as_refused(server: LiveServer) -> None:
     with server.client() as web:
-        one = enqueue(web, "add", {"queue": "mixed"}, a=1)
+        job = enqueue(web, "add", {"queue": "mixed"}, a=1)
         enqueue(web, "add", {"queue": "mixed", "hold": True}, a=2)
         body = {"action": "submit", "filter": {"queue": ["mixed"]}}
         result = web.post("/api/jobs/actions", json=body).json()
         assert (result["matched"], result["done"]) == (2, 1)
-        assert [(job["id"], job["code"]) for job in result["refused"]] == [(one["id"], "conflict")]
+        assert [(item["id"], item["code"]) for item in result["refused"]] == [(job["id"], "conflict")]
 
 
 def test_a_bulk_action_continues_with_the_cursor(server: LiveServer) -> None:
@@ -63,8 +63,8 @@ def test_a_bulk_delete_deletes_finished_jobs(server: LiveServer) -> None:
     with server.client() as web:
         enqueue(web, "add", {"queue": "old"}, a=1)
         enqueue(web, "add", {"queue": "old"}, a=2)
-        one = web.get("/api/jobs", params={"queue": "old"}).json()["jobs"][0]["id"]
-        web.post(f"/api/jobs/{one}/cancel")
+        job = web.get("/api/jobs", params={"queue": "old"}).json()["jobs"][0]["id"]
+        web.post(f"/api/jobs/{job}/cancel")
         body = {"action": "delete", "filter": {"queue": ["old"], "state": ["canceled"]}}
         assert web.post("/api/jobs/actions", json=body).json()["done"] == 1
         assert states(web, "old") == ["queued"]
@@ -108,21 +108,21 @@ def test_a_bulk_action_needs_permission_and_affects_only_visible_jobs(
 ) -> None:
     with run_server(tmp_path, ServerConfig(auth=AuthMode.KEYS)) as server:
         keys = [server.key(Role.PRODUCER, owner=name) for name in ("a", "b")]
-        with server.client(keys[0]) as one, server.client(keys[1]) as two:
-            enqueue(one, "add", a=1)
-            enqueue(two, "add", a=1)
+        with server.client(keys[0]) as client_a, server.client(keys[1]) as client_b:
+            enqueue(client_a, "add", a=1)
+            enqueue(client_b, "add", a=1)
             body = {"action": "cancel", "filter": {"queue": ["default"]}}
-            assert one.post("/api/jobs/actions", json=body).json()["matched"] == 1
-            assert states(one, "default") == ["canceled"]
-            assert states(two, "default") == ["queued"]
+            assert client_a.post("/api/jobs/actions", json=body).json()["matched"] == 1
+            assert states(client_a, "default") == ["canceled"]
+            assert states(client_b, "default") == ["queued"]
             delete = {"action": "delete", "filter": {"queue": ["default"]}}
-            assert one.post("/api/jobs/actions", json=delete).status_code == 403
+            assert client_a.post("/api/jobs/actions", json=delete).status_code == 403
             foreign = {"action": "cancel", "filter": {"owner": "b"}}
-            assert one.post("/api/jobs/actions", json=foreign).status_code == 422
-            other_client = two.get("/api/jobs").json()["jobs"][0]["id"]
-            named = {"action": "cancel", "filter": {"id": [other_client]}}
-            assert one.post("/api/jobs/actions", json=named).json()["matched"] == 0
-            assert states(two, "default") == ["queued"]
+            assert client_a.post("/api/jobs/actions", json=foreign).status_code == 422
+            foreign_job = client_b.get("/api/jobs").json()["jobs"][0]["id"]
+            named = {"action": "cancel", "filter": {"id": [foreign_job]}}
+            assert client_a.post("/api/jobs/actions", json=named).json()["matched"] == 0
+            assert states(client_b, "default") == ["queued"]
 
 
 def test_a_bulk_retry_skips_jobs_that_were_already_retried(server_with_worker: LiveServer) -> None:

@@ -36,8 +36,10 @@ def web(server: LiveServer) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def keyed_server(tmp_path: Path) -> Iterator[LiveServer]:
-    with run_server(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make_app(tmp_path)) as one:
-        yield one
+    with run_server(
+        tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make_app(tmp_path)
+    ) as live_server:
+        yield live_server
 
 
 def put(

@@ -62,11 +62,11 @@ def test_a_finished_job_is_retried_once_as_a_new_job(server: LiveServer) -> None
 def test_a_failed_job_is_resumed_after_its_last_step(
     server_with_worker: LiveServer, tmp_path: Path
 ) -> None:
-    mended = tmp_path / "mended"
+    success_file = tmp_path / "success_file"
     with server_with_worker.client() as web:
-        job = wait_for(web, enqueue(web, "stepped", mended=str(mended))["id"], "failed")
+        job = wait_for(web, enqueue(web, "stepped", success_file=str(success_file))["id"], "failed")
         assert (job["canResume"], job["lastCompletedStep"]) == (True, "first")
-        mended.touch()
+        success_file.touch()
         response = web.post(f"/api/jobs/{job['id']}/resume")
         assert response.status_code == 201
         assert wait_for(web, response.json()["id"], "succeeded")["result"] == "done"

@@ -158,20 +158,20 @@ def test_a_batch_that_is_too_long_enqueues_nothing(web: httpx.Client) -> None:
 
 
 def test_jobs_are_filtered(web: httpx.Client) -> None:
-    one = enqueue(web, "add", {"queue": "media", "tags": ["l", "b"], "owner": "o"}, a=1)
-    two = enqueue(web, "add", {"hold": True, "tags": ["l"], "team": "t"}, a=2)
+    first = enqueue(web, "add", {"queue": "media", "tags": ["l", "b"], "owner": "o"}, a=1)
+    second = enqueue(web, "add", {"hold": True, "tags": ["l"], "team": "t"}, a=2)
 
     def ids(**filters: Any) -> list[str]:
         response = web.get("/api/jobs", params={"tag": "l", **filters})
         assert response.status_code == 200, response.text
         return [job["id"] for job in response.json()["jobs"]]
 
-    assert ids() == [two["id"], one["id"]]
-    assert ids(state="created") == [two["id"]]
-    assert ids(state=["created", "queued"]) == [two["id"], one["id"]]
-    assert ids(queue="media") == ids(tag=["l", "b"]) == ids(owner="o") == [one["id"]]
-    assert ids(team="t") == ids(createdFrom=two["createdAt"]) == [two["id"]]
-    assert ids(createdTo=two["createdAt"]) == [one["id"]]
+    assert ids() == [second["id"], first["id"]]
+    assert ids(state="created") == [second["id"]]
+    assert ids(state=["created", "queued"]) == [second["id"], first["id"]]
+    assert ids(queue="media") == ids(tag=["l", "b"]) == ids(owner="o") == [first["id"]]
+    assert ids(team="t") == ids(createdFrom=second["createdAt"]) == [second["id"]]
+    assert ids(createdTo=second["createdAt"]) == [first["id"]]
     assert ids(task="film") == []
 
 

@@ -70,11 +70,11 @@ def test_statistics_are_summed_by_step_and_group(server_with_worker: LiveServer)
         for number in range(3):
             wait_for(web, enqueue(web, "add", a=number)["id"], "succeeded")
         result = web.get("/api/stats", params={"step": 3600}).json()
-        lines = [
+        rows = [
             row for row in result["rows"] if (row["task"], row["outcome"]) == ("add", "succeeded")
         ]
-        assert sum(line["count"] for line in lines) == 3
-        assert lines[0]["meanRun"] >= 0
+        assert sum(row["count"] for row in rows) == 3
+        assert rows[0]["meanRun"] >= 0
         for by, names in (("queue", ("default", None)), ("task", (None, "add")),
                           ("none", (None, None))):  # fmt: skip
             request_params = {

@@ -20,8 +20,8 @@ from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import append_records, log_record, settle_one, start_one
 
 
-async def seqs(lines: AsyncGenerator[list[EncodedEvent], None]) -> list[int]:
-    return [line.seq for line in await anext(lines)]
+async def seqs(events: AsyncGenerator[list[EncodedEvent], None]) -> list[int]:
+    return [event.seq for event in await anext(events)]
 
 
 async def test_events_between_replay_and_live_reader_are_not_lost() -> None:
@@ -42,7 +42,7 @@ async def test_events_between_replay_and_live_reader_are_not_lost() -> None:
         assert await seqs(first) == [5]  # from the shared reader
         await settle_one(store, job, Succeeded())
 
-        result = [line.seq async for lines in second for line in lines]
+        result = [event.seq async for events in second for event in events]
 
     assert result == [5, 6]
 
@@ -53,21 +53,21 @@ async def test_fan_out_to_many_subscribers_yields_to_the_event_loop() -> None:
     client = Client(store, JsonCodec())
     hub = EventHub(lambda: client, client.codec, ServerConfig())
     job = await start_one(store)
-    had: list[int] = []  # subscribers that have received it
+    received: list[int] = []  # subscribers that have received the event
 
     async def listen(number: int) -> None:
-        async with contextlib.aclosing(hub.follow(job.id, StreamFilter(after=3))) as lines:
-            await anext(lines)
-            had.append(number)
+        async with contextlib.aclosing(hub.follow(job.id, StreamFilter(after=3))) as events:
+            await anext(events)
+            received.append(number)
 
     count = 3 * FANOUT_BATCH
     readers = [asyncio.create_task(listen(number)) for number in range(count)]
     while sum(len(channel.subscribers) for channel in hub._channels.values()) < count:  # noqa: ASYNC110
         await asyncio.sleep(0)
     await append_records(store, job, log_record(1, "for all"))
-    turns = []
-    while len(had) < count:
+    counts = []
+    while len(received) < count:
         await asyncio.sleep(0)
-        turns.append(len(had))
+        counts.append(len(received))
     await asyncio.gather(*readers)
-    assert any(0 < turn < count for turn in turns)
+    assert any(0 < number_received < count for number_received in counts)

@@ -56,19 +56,19 @@ def test_a_shared_stream_has_the_complete_ordered_log_of_each_job(
         assert item.id is None  # the client keeps a cursor for each job
         assert item.type == item.data["type"]
         logs[item.data["jobId"]].append(item.data["seq"])
-    assert logs == {one: list(range(1, last + 1)) for one, last in lasts.items()}
+    assert logs == {job_id: list(range(1, last + 1)) for job_id, last in lasts.items()}
 
 
 def test_a_shared_stream_continues_each_job_after_its_cursor(server: LiveServer) -> None:
     with server.client() as web:
-        one, two = (enqueue(web, "add", a=n)["id"] for n in range(2))
-        for job in (one, two):
+        first, second = (enqueue(web, "add", a=n)["id"] for n in range(2))
+        for job in (first, second):
             web.post(f"/api/jobs/{job}/cancel")
-        found = follow(web, f"{one}:2,{two}:0")
-        assert sorted((said.data["jobId"] == two, said.data["seq"]) for said in found) == [
+        found = follow(web, f"{first}:2,{second}:0")
+        assert sorted((said.data["jobId"] == second, said.data["seq"]) for said in found) == [
             (False, 3), (True, 1), (True, 2), (True, 3),
         ]  # fmt: skip
-        ended = web.get("/api/events", params={"after": f"{one}:3,{two}:3"}, headers=STREAM)
+        ended = web.get("/api/events", params={"after": f"{first}:3,{second}:3"}, headers=STREAM)
         assert ended.status_code == 204
 
 
@@ -102,11 +102,13 @@ def test_a_watched_list_sends_snapshots_of_its_jobs(tmp_path: Path) -> None:
 
             def expect_states(**expected: str) -> None:
                 while state != expected:
-                    one = next(stream)
-                    assert isinstance(one, SseMessage)
-                    assert one.type == "snapshot"
-                    assert {"id", "seq", "percent"} <= one.data.keys() or not one.data["state"]
-                    state[one.data["id"]] = one.data["state"]
+                    message = next(stream)
+                    assert isinstance(message, SseMessage)
+                    assert message.type == "snapshot"
+                    assert {"id", "seq", "percent"} <= message.data.keys() or not message.data[
+                        "state"
+                    ]
+                    state[message.data["id"]] = message.data["state"]
 
             expect_states(**{old: "queued"})
             new = enqueue(web, "add", {"queue": "media"}, a=2)["id"]
@@ -136,10 +138,12 @@ def open_stream(web: httpx.Client, params: dict[str, Any]) -> Iterator[Iterator[
         yield (message for message in messages(response) if isinstance(message, SseMessage))
 
 
-def take_until(news: Iterator[SseMessage], last: Callable[[SseMessage], bool]) -> list[SseMessage]:
+def take_until(
+    stream: Iterator[SseMessage], last: Callable[[SseMessage], bool]
+) -> list[SseMessage]:
     found: list[SseMessage] = []
     while not found or not last(found[-1]):
-        found.append(next(news))
+        found.append(next(stream))
     return found
 
 
@@ -150,12 +154,12 @@ def test_a_shared_stream_combines_jobs_and_named_lists(tmp_path: Path) -> None:
         job = enqueue(web, "add", {"queue": "media"}, a=1)["id"]
         params = {"after": f"{job}:0", "list": [media, same, empty]}
         with open_stream(web, params) as stream:
-            whole: set[str] = set()
+            loaded: set[str] = set()
             found: list[SseMessage] = []
-            while len(whole) < 3:
+            while len(loaded) < 3:
                 found += take_until(stream, lambda item: item.type == "loaded")
-                whole.add(found[-1].data["list"])
-            assert whole == {media, same, empty}
+                loaded.add(found[-1].data["list"])
+            assert loaded == {media, same, empty}
             assert server.context.hub.open_streams == 1
             assert len(server.context.list_watches._watches) == 2  # two have the same filters
             listed = [item.data for item in found if item.type == "snapshot"]
@@ -166,12 +170,12 @@ def test_a_shared_stream_combines_jobs_and_named_lists(tmp_path: Path) -> None:
             web.post(f"/api/jobs/{job}/cancel")
             lists, log = set[str](), [item for item in found if item.type == "job-status"]
             while len(lists) < 2 or not log or log[-1].type != "job-cancelled":
-                one = next(stream)
-                if one.type == "snapshot":  # it leaves the list with its new state
-                    assert (one.data["state"], one.data["listed"]) == ("canceled", False)
-                    lists.add(one.data["list"])
+                message = next(stream)
+                if message.type == "snapshot":  # it leaves the list with its new state
+                    assert (message.data["state"], message.data["listed"]) == ("canceled", False)
+                    lists.add(message.data["list"])
                 else:
-                    log.append(one)
+                    log.append(message)
         assert [item.data["seq"] for item in log] == [1, 2, 3]
         until(lambda: server.context.hub.open_streams == 0, "the stream is closed")
         assert not server.context.list_watches._watches

@@ -28,22 +28,22 @@ def web(server: LiveServer) -> Iterator[httpx.Client]:
         yield client
 
 
-def run_job_with_text(web: httpx.Client, evil: str) -> str:
+def run_job_with_text(web: httpx.Client, text: str) -> str:
     """Run a job with this text in all its fields and events; return its id."""
     queue = str(uuid4())
-    options = {"queue": queue, "tags": [evil], "headers": {"x": evil}, "uniqueKey": evil}
+    options = {"queue": queue, "tags": [text], "headers": {"x": text}, "uniqueKey": text}
     job = enqueue(web, "add", options, a=1)
-    claim = {"worker": evil, "queues": {queue: 1}, "tasks": ["add"]}
+    claim = {"worker": text, "queues": {queue: 1}, "tasks": ["add"]}
     [claimed] = web.post("/api/worker/claim", json=claim).json()["jobs"]
     token = {"taskToken": claimed["taskToken"]}
     records = [
-        {"n": 1, "type": "log", "data": {"message": evil, evil: evil}},
-        {"n": 2, "type": "artifact", "data": {"name": evil, "uri": evil}},
-        {"n": 3, "type": "step-progress", "percent": 5, "stage": "s", "data": {"message": evil}},
+        {"n": 1, "type": "log", "data": {"message": text, text: text}},
+        {"n": 2, "type": "artifact", "data": {"name": text, "uri": text}},
+        {"n": 3, "type": "step-progress", "percent": 5, "stage": "s", "data": {"message": text}},
     ]
     web.post("/api/worker/record", json={"tasks": [token | {"records": records}]})
-    web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": evil})
-    end = token | {"outcome": "canceled", "reason": evil}
+    web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": text})
+    end = token | {"outcome": "canceled", "reason": text}
     responses = web.post("/api/worker/settle", json={"tasks": [end]}).json()["results"]
     assert [response["status"] for response in responses] == ["applied"]
     return str(job["id"])
@@ -66,15 +66,15 @@ def parse_messages(body: bytes) -> list[dict[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("evil", INJECTIONS)
-def test_text_of_a_job_cannot_start_another_message(web: httpx.Client, evil: str) -> None:
-    job = run_job_with_text(web, evil)
+@pytest.mark.parametrize("text", INJECTIONS)
+def test_text_of_a_job_cannot_start_another_message(web: httpx.Client, text: str) -> None:
+    job = run_job_with_text(web, text)
     page = web.get(f"/api/jobs/{job}/events").json()["events"]
     alone = parse_messages(web.get(f"/api/jobs/{job}/events", headers=STREAM).content)
     assert [item["id"] for item in alone] == [event["id"] for event in page]
     assert [json.loads(item["data"]) for item in alone] == [event["data"] for event in page]
     [log] = [item for item in alone if item["event"] == "log"]
-    assert json.loads(log["data"])["message"] == evil
+    assert json.loads(log["data"])["message"] == text
     among = parse_messages(
         web.get("/api/events", params={"after": f"{job}:0"}, headers=STREAM).content
     )
@@ -82,8 +82,8 @@ def test_text_of_a_job_cannot_start_another_message(web: httpx.Client, evil: str
 
 
 def test_a_snapshot_of_a_list_is_one_message(web: httpx.Client) -> None:
-    for evil in INJECTIONS:
-        run_job_with_text(web, evil)
+    for text in INJECTIONS:
+        run_job_with_text(web, text)
     with web.stream("GET", "/api/events", params={"limit": 100}, headers=STREAM) as response:
         body = b""
         for piece in response.iter_bytes():

@@ -73,18 +73,18 @@ def test_the_stream_of_a_finished_job_replays_all_events_and_ends(
         assert "no-transform" in response.headers["cache-control"]
         assert "content-encoding" not in response.headers
         found = read_messages(response)
-    assert [item.seq for item in found] == list(range(1, job["seq"] + 1))
-    stamps = [int((item.id or "").partition("-")[0]) for item in found]
+    assert [event.seq for event in found] == list(range(1, job["seq"] + 1))
+    stamps = [int((event.id or "").partition("-")[0]) for event in found]
     assert stamps == sorted(stamps)
     last = found[-1]
     assert last.type == "job-completed"
     assert last.data["output"] == {"file": "film.mp4"}
     assert [artifact["name"] for artifact in last.data["artifacts"]] == ["film"]
     assert last.data["logs"] == ["line 0", "line 1", "line 2"]
-    for item in found:
-        assert item.data["correlationId"] == job["correlationId"]
-        for keys in (keys for kind, keys in REQUIRED_KEYS.items() if kind.value == item.type):
-            assert set(keys) <= item.data.keys(), item.type
+    for event in found:
+        assert event.data["correlationId"] == job["correlationId"]
+        for keys in (keys for kind, keys in REQUIRED_KEYS.items() if kind.value == event.type):
+            assert set(keys) <= event.data.keys(), event.type
 
 
 def test_stream_and_pages_return_the_same_events(
@@ -99,8 +99,8 @@ def test_stream_and_pages_return_the_same_events(
         if page["ended"]:
             break
         params["lastEventId"] = page["cursor"]
-    assert [(item["id"], item["type"], item["data"]) for item in pages] == [
-        (item.id, item.type, item.data) for item in read(web, job)
+    assert [(event["id"], event["type"], event["data"]) for event in pages] == [
+        (event.id, event.type, event.data) for event in read(web, job)
     ]
 
 
@@ -108,17 +108,17 @@ def test_a_reconnecting_client_continues_after_its_last_event(
     done: tuple[httpx.Client, dict[str, Any]],
 ) -> None:
     web, job = done
-    whole = read(web, job)
-    middle = whole[4]
-    assert middle.id is not None
-    assert read(web, job, {"Last-Event-ID": middle.id}) == whole[5:]
-    assert read(web, job, lastEventId=middle.id) == whole[5:]
+    log = read(web, job)
+    cursor_event = log[4]
+    assert cursor_event.id is not None
+    assert read(web, job, {"Last-Event-ID": cursor_event.id}) == log[5:]
+    assert read(web, job, lastEventId=cursor_event.id) == log[5:]
     # A browser that reconnects has the first cursor in its URL and the last one in the header.
-    assert read(web, job, {"Last-Event-ID": middle.id}, lastEventId=whole[0].id) == whole[5:]
-    assert read(web, job, fromSequence=3) == whole[2:]
-    moment = (middle.id or "").partition("-")[0]
-    assert read(web, job, fromTimestamp=moment) == [
-        item for item in whole if int((item.id or "").partition("-")[0]) >= int(moment)
+    assert read(web, job, {"Last-Event-ID": cursor_event.id}, lastEventId=log[0].id) == log[5:]
+    assert read(web, job, fromSequence=3) == log[2:]
+    timestamp = (cursor_event.id or "").partition("-")[0]
+    assert read(web, job, fromTimestamp=timestamp) == [
+        event for event in log if int((event.id or "").partition("-")[0]) >= int(timestamp)
     ]
     logs = read(web, job, types="log,artifact")
     assert [log.type for log in logs] == ["log"] * 3 + ["artifact", "job-completed"]
@@ -135,7 +135,7 @@ def test_a_cursor_at_the_end_returns_no_content(
 
 @pytest.mark.parametrize(
     "params",
-    [{"lastEventId": "x"}, {"lastEventId": "5-99"}, {"types": "gossip"}, {"fromTimestamp": "now"},
+    [{"lastEventId": "x"}, {"lastEventId": "5-99"}, {"types": "unknown"}, {"fromTimestamp": "now"},
      {"fromSequence": "0"}, {"since": "1"}],
     ids=str,
 )  # fmt: skip
@@ -160,8 +160,8 @@ def test_between_replay_and_live_events_none_is_lost_or_repeated(
                 lambda: web.get(f"/api/jobs/{job['id']}").json()["seq"] > 12 * number,
                 "the job logs",
             )
-            with server_with_worker.client() as mine:
-                return [item.seq for item in read(mine, job)]
+            with server_with_worker.client() as client:
+                return [event.seq for event in read(client, job)]
 
         with ThreadPoolExecutor(10) as pool:
             found = [pool.submit(follow, number) for number in range(10)]
@@ -171,7 +171,7 @@ def test_between_replay_and_live_events_none_is_lost_or_repeated(
                 "they share one reader",
             )
             gate.touch()
-            transcripts = [item.result() for item in found]
+            transcripts = [future.result() for future in found]
         last = wait_for(web, job["id"], "succeeded")["seq"]
     assert last > 150
     for transcript in transcripts:
@@ -190,7 +190,7 @@ def test_a_slow_client_continues_from_the_store(tmp_path: Path) -> None:
             until(lambda: server.context.hub.followed_jobs, "the stream follows the job")
             web.post(f"/api/jobs/{job['id']}/submit")
             found = reading.result()
-    assert [item.seq for item in found] == list(range(1, len(found) + 1))
+    assert [event.seq for event in found] == list(range(1, len(found) + 1))
     assert found[-1].type == "job-completed"
 
 
@@ -201,10 +201,10 @@ def test_a_stream_without_events_sends_keepalives(tmp_path: Path) -> None:
         with web.stream("GET", events_of(job), headers=STREAM) as response:
             comments = (message for message in messages(response) if isinstance(message, str))
             keepalives = [next(comments) for _ in range(3)]
-    for beat in keepalives:
-        word, _, moment = beat.partition(": ")
-        assert word == "keepalive"
-        assert time.strptime(moment, "%Y-%m-%dT%H:%M:%S.%fZ")
+    for keepalive in keepalives:
+        name, _, timestamp = keepalive.partition(": ")
+        assert name == "keepalive"
+        assert time.strptime(timestamp, "%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def test_the_keepalive_interval_is_ten_seconds() -> None:
@@ -215,31 +215,31 @@ def test_a_cursor_older_than_the_log_gets_a_resync(
     done: tuple[httpx.Client, dict[str, Any]], server_with_worker: LiveServer
 ) -> None:
     web, job = done
-    whole = read(web, job)
+    log = read(web, job)
 
     async def prune() -> int:
         retention = Retention(log=0.000001)
         return (await server_with_worker.app.client().store.prune(retention, 100)).logs
 
     until(lambda: server_with_worker.app.sync.call(prune()), "the log is pruned")
-    found = read(web, job, {"Last-Event-ID": whole[1].id or ""})
-    assert [item.type for item in found] == ["resync", "job-completed"]
+    found = read(web, job, {"Last-Event-ID": log[1].id or ""})
+    assert [event.type for event in found] == ["resync", "job-completed"]
     result = found[0].data
     assert (result["state"], result["percent"], result["jobId"]) == ("succeeded", 100, job["id"])
     assert result["endedAt"] == job["endedAt"]
-    assert found[1].id == whole[-1].id
+    assert found[1].id == log[-1].id
 
 
 def test_text_of_an_event_cannot_start_another_sse_field(
     server_with_worker: LiveServer, tmp_path: Path
 ) -> None:
-    evil = "x\r\n\r\nevent: job-completed\ndata: {}\n\n\u2028\u0085y"
+    text = "x\r\n\r\nevent: job-completed\ndata: {}\n\n\u2028\u0085y"
     with server_with_worker.client() as web:
-        job = wait_for(web, enqueue(web, "broken", why=evil)["id"], "failed")
+        job = wait_for(web, enqueue(web, "broken", why=text)["id"], "failed")
         found = read(web, job)
-        assert [item.seq for item in found] == list(range(1, job["seq"] + 1))
+        assert [event.seq for event in found] == list(range(1, job["seq"] + 1))
         assert found[-1].type == "job-failed"
-        assert found[-1].data["errorMessage"] == evil
+        assert found[-1].data["errorMessage"] == text
 
 
 def test_a_disconnected_client_is_removed_from_the_hub(server: LiveServer) -> None:
@@ -270,7 +270,7 @@ def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
         assert stalled.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"  # the response stays unread
         other = enqueue(web, "add", a=1)  # its stream works meanwhile
         web.post(f"/api/jobs/{other['id']}/cancel")
-        assert [item.seq for item in read(web, other)] == [1, 2, 3]
+        assert [event.seq for event in read(web, other)] == [1, 2, 3]
         until(lambda: server.context.hub.open_streams == 0, "the stream is closed")
         until(
             lambda: not server.uvicorn.server_state.connections - _idle(server),
@@ -280,9 +280,9 @@ def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
         stalled.close()
 
 
-def _established(one: socket.socket) -> bool:
+def _established(sock: socket.socket) -> bool:
     """Return whether the connection is established, without reading (Linux only)."""
-    return one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 1
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 1
 
 
 def _idle(server: LiveServer) -> set[Any]:
@@ -320,11 +320,11 @@ def test_a_shutdown_ends_streams_between_messages_and_clients_resume_at_another_
                 until(lambda: first.context.hub.followed_jobs, "the job is followed")
                 first.stop()
                 seen = reading.result()  # no error: the response is complete
-        assert [item.seq for item in seen] == [1, 2]
+        assert [event.seq for event in seen] == [1, 2]
         with second.client() as web:
             web.post(f"/api/jobs/{job['id']}/cancel")
             rest = read(web, job, {"Last-Event-ID": seen[-1].id or ""})
-        assert [item.type for item in rest] == ["job-cancelled"]
+        assert [event.type for event in rest] == ["job-cancelled"]
 
 
 class BlockedStore(WrappedStore):

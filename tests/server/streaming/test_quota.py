@@ -24,8 +24,8 @@ SMALL_QUOTAS = ServerConfig(auth=AuthMode.KEYS, max_streams_per_key=3, max_strea
 
 @pytest.fixture(scope="module")
 def quota_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with run_server(tmp_path_factory.mktemp("narrow"), SMALL_QUOTAS) as one:
-        yield one
+    with run_server(tmp_path_factory.mktemp("narrow"), SMALL_QUOTAS) as live_server:
+        yield live_server
 
 
 def open_stream(stack: ExitStack, web: httpx.Client, path: str, **params: str) -> httpx.Response:

@@ -31,9 +31,9 @@ async def test_concurrent_clients_share_one_read_of_the_log() -> None:
 
     async def read_all() -> list[bytes]:
         return [
-            line.for_job_stream
-            async for lines in hub.follow(job.id, StreamFilter())
-            for line in lines
+            event.for_job_stream
+            async for events in hub.follow(job.id, StreamFilter())
+            for event in events
         ]
 
     alone = await read_all()
@@ -51,10 +51,10 @@ async def test_a_disconnect_does_not_cancel_a_shared_read() -> None:
     job = await start_one(store)
 
     async def first() -> list[int]:
-        async with contextlib.aclosing(hub.follow(job.id, StreamFilter())) as lines:
-            return [line.seq for line in await anext(lines)]
+        async with contextlib.aclosing(hub.follow(job.id, StreamFilter())) as events:
+            return [event.seq for event in await anext(events)]
 
-    leaving, staying = asyncio.create_task(first()), asyncio.create_task(first())
+    canceled, remaining = asyncio.create_task(first()), asyncio.create_task(first())
     await asyncio.sleep(0)
-    leaving.cancel()
-    assert await staying == [1, 2, 3]
+    canceled.cancel()
+    assert await remaining == [1, 2, 3]

@@ -42,9 +42,9 @@ def with_response(sockets: list[socket.socket]) -> list[socket.socket]:
     return select.select([item for item in sockets if item.fileno() >= 0], [], [], 0)[0]
 
 
-def peek_response(one: socket.socket) -> tuple[bytes, bytes]:
+def peek_response(sock: socket.socket) -> tuple[bytes, bytes]:
     """Return the status line and the body, without consuming them."""
-    head, _, body = one.recv(4096, socket.MSG_PEEK).partition(b"\r\n\r\n")
+    head, _, body = sock.recv(4096, socket.MSG_PEEK).partition(b"\r\n\r\n")
     return head.splitlines()[0], body
 
 
