@@ -38,7 +38,9 @@ def test_a_job_whose_state_forbids_the_action_is_reported_as_refused(server: Liv
         body = {"action": "submit", "filter": {"queue": ["mixed"]}}
         result = web.post("/api/jobs/actions", json=body).json()
         assert (result["matched"], result["done"]) == (2, 1)
-        assert [(item["id"], item["code"]) for item in result["refused"]] == [(job["id"], "conflict")]
+        assert [(item["id"], item["code"]) for item in result["refused"]] == [
+            (job["id"], "conflict")
+        ]
 
 
 def test_a_bulk_action_continues_with_the_cursor(server: LiveServer) -> None:
