@@ -22,10 +22,10 @@ from windlass.core.event import LIFECYCLE, EventType
 from windlass.core.job import failure, state
 from windlass.core.job.failure import ErrorKind, Failure
 from windlass.server.auth.api_keys import Role
-from windlass.server.auth.authenticator import ROLE_PERMISSIONS, Permission
-from windlass.server.problems import PROBLEMS
+from windlass.server.auth.permissions import ROLE_PERMISSIONS, Permission
+from windlass.server.problem_details import PROBLEMS
 from windlass.server.routes.route_table import ROUTES
-from windlass.server.streaming.event_format import REQUIRED_KEYS
+from windlass.server.streaming.event_encoder import REQUIRED_KEYS
 
 Table = Callable[..., str]
 Describe = Callable[..., str]

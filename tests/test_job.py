@@ -28,7 +28,7 @@ from windlass import (
 )
 from windlass.core.codec import JsonCodec
 from windlass.core.event import Event, EventType
-from windlass.job import EventFormatter
+from windlass.job import EventDecoder
 
 
 @pytest.fixture
@@ -300,6 +300,6 @@ def test_what_a_worker_stored_that_is_no_set_of_facts_adds_none(body: bytes) -> 
         job_id=UUID(int=1), seq=3, at=0, type=EventType.LOG, data={"step": "x"}, body=body
     )
     failed = replace(event, type=EventType.JOB_FAILED, data={"error": {"code": "crashed"}})
-    formatter = EventFormatter(JsonCodec())
-    assert formatter.format(event).data == {"step": "x"}
-    assert formatter.format(failed).data["errorMessage"] == "crashed"
+    decoder = EventDecoder(JsonCodec())
+    assert decoder.decode(event).data == {"step": "x"}
+    assert decoder.decode(failed).data["errorMessage"] == "crashed"

@@ -34,7 +34,7 @@ test("jobs and lists share one connection", async () => {
   const text = "state=queued&state=running&limit=50";
   assert.deepEqual(server.calls.map(cursorsOf), [`${A}:0,${B}:4`]);
   assert.deepEqual(server.calls.map(lists), [[text]]);
-  assert.equal(server.calls[0].url.searchParams.get("each"), "true");
+  assert.equal(server.calls[0].url.searchParams.get("reportErrors"), "true");
   server.lastStream.send(sharedEvent(A, 1), sharedEvent(B, 5), snapshot(text, A, 1));
   server.lastStream.send(message("loaded", { list: text }), sharedEvent(A, 2, ...DONE));
   await clock.advance(1000);

@@ -193,11 +193,11 @@ class Job(Generic[R]):
         The final event also has the job's `artifacts` and its last `logs`.
         """
         client = self._app.client()
-        formatter = EventFormatter(self._app.codec)
+        decoder = EventDecoder(self._app.codec)
         if after:  # the summary of the final event includes earlier events
-            await formatter.catch_up(client.store, self.id, after)
+            await decoder.catch_up(client.store, self.id, after)
         async for event in client.events(self.id, after):
-            yield formatter.format(event)
+            yield decoder.decode(event)
 
     def events(self, after: int = 0) -> Iterator[Event]:
         """Like `aevents`, for code without an event loop."""
@@ -213,7 +213,7 @@ async def _next(events: AsyncIterator[Event]) -> Event | None:
     return await anext(events, None)
 
 
-class EventFormatter:
+class EventDecoder:
     """Decodes the events of one job, and collects the summary of its final event."""
 
     def __init__(self, codec: Codec) -> None:
@@ -228,9 +228,9 @@ class EventFormatter:
             for event in page.events:
                 seq = event.seq
                 if seq <= until:
-                    self.format(event)
+                    self.decode(event)
 
-    def format(self, event: Event) -> Event:
+    def decode(self, event: Event) -> Event:
         """Return the decoded event; the final one with the summary."""
         decoded = decode_event(event, self._codec)
         self.collect(decoded)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.browser.page_helpers import DashboardPage, open_page
-from tests.server.conftest import exists, make_app, opened
+from tests.server.conftest import exists, make_app, wait_for_file
 
 from windlass import Context, Windlass
 from windlass.server.config import AuthMode, ServerConfig
@@ -38,7 +38,7 @@ def make(place: Path) -> Windlass:
         ctx.progress(50, "half of the voices")
         ctx.log("voices are recorded")
         await ctx.flush()
-        await opened(gate)
+        await wait_for_file(gate)
         ctx.stage("render")
         ctx.artifact("film", "https://example.com/film.mp4", 2048)
         return {"file": "film.mp4"}
@@ -47,7 +47,7 @@ def make(place: Path) -> Windlass:
     async def forty(ctx: Context, gate: str) -> None:
         ctx.progress(40, "so far")
         await ctx.flush()
-        await opened(gate)
+        await wait_for_file(gate)
 
     @app.task(name="talk")
     async def talk(ctx: Context, gate: str) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 from tests.browser.page_helpers import run_in_thread
-from tests.server.conftest import PATIENCE, Served, make_app, opened, serving
+from tests.server.conftest import TIMEOUT, LiveServer, make_app, run_server, wait_for_file
 
 from windlass import Context, Windlass, WorkerConfig
 from windlass.core.ids import uuid7
@@ -31,17 +31,17 @@ def make(place: Path) -> Windlass:
     async def paint(ctx: Context, gate: str) -> None:
         ctx.progress(40, "outlines")
         await ctx.flush()
-        await opened(gate)
+        await wait_for_file(gate)
         ctx.progress(70, "colours")
 
     return app
 
 
 @contextmanager
-def serve_with_worker(place: Path) -> Iterator[Served]:
+def serve_with_worker(place: Path) -> Iterator[LiveServer]:
     """Run a server with a short poll interval, and a worker of all queues."""
     config = ServerConfig(auth=AuthMode.LOCAL, list_poll_interval=0.05)
-    with serving(place, config, app=make(place)) as served, _worker(make(place)):
+    with run_server(place, config, app=make(place)) as served, _worker(make(place)):
         yield served
 
 
@@ -62,7 +62,7 @@ def _worker(app: Windlass) -> Iterator[None]:
         yield
     finally:
         loop.call_soon_threadsafe(worker.stop)
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
         loop.close()
 
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.browser.jobs_page_helpers import make, serve_with_worker
 from tests.browser.page_helpers import PHONE, expect, open_page, run_in_thread
-from tests.server.conftest import Served, enqueue, serving, wait_for
+from tests.server.conftest import LiveServer, enqueue, run_server, wait_for
 
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
@@ -20,7 +20,7 @@ MARKUP = "<img src=x onerror=hacked()>"
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with serve_with_worker(tmp_path_factory.mktemp("failures")) as server:
         yield server
 
@@ -38,7 +38,7 @@ def group(page: Any, text: str) -> Any:
 
 @pytest.mark.slow
 def test_failures_are_grouped_and_the_newest_traceback_is_shown_in_place(
-    browser: Any, served: Served
+    browser: Any, served: LiveServer
 ) -> None:
     with served.client() as web:
         failed = fail_jobs(web, "send", 3, to="north")
@@ -71,7 +71,7 @@ def test_failures_are_grouped_and_the_newest_traceback_is_shown_in_place(
 
 
 def test_a_failure_group_is_retried_after_a_confirmation_with_its_count(
-    browser: Any, served: Served
+    browser: Any, served: LiveServer
 ) -> None:
     with served.client() as web:
         east, west = fail_jobs(web, "send", 4, to="east"), fail_jobs(web, "send", 2, to="west")
@@ -91,7 +91,7 @@ def test_a_failure_group_is_retried_after_a_confirmation_with_its_count(
 
 @pytest.mark.slow
 def test_no_failures_message_and_viewers_cannot_retry(browser: Any, tmp_path: Path) -> None:
-    with serving(
+    with run_server(
         tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make(tmp_path), worker=True
     ) as secured:
         admin, viewer = run_in_thread(

@@ -11,15 +11,15 @@ import pytest
 from tests.browser.job_page_helpers import JobPage, KillableServer, make, open_job
 from tests.browser.page_helpers import CONNECTION_ERROR, PHONE, expect
 from tests.js.sample_tasks import log_of
-from tests.server.conftest import Served, enqueue, serving, until, wait_for
+from tests.server.conftest import LiveServer, enqueue, run_server, until, wait_for
 
 MAX_NODES = 2000  # of the document, however long the log is
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     place = tmp_path_factory.mktemp("job-page")
-    with serving(place, worker=True, app=make(place)) as server:
+    with run_server(place, worker=True, app=make(place)) as server:
         yield server
 
 
@@ -37,7 +37,7 @@ def expect_state(job_page: JobPage, state: str) -> None:
 
 
 def test_the_page_follows_a_job_from_its_stages_to_its_result(
-    browser: Any, served: Served, tmp_path: Path
+    browser: Any, served: LiveServer, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     with served.client() as web:
@@ -73,7 +73,7 @@ def test_no_log_line_is_lost_when_the_server_is_killed_and_restarted(
 ) -> None:
     gate = tmp_path / "gate"
     server = KillableServer(tmp_path)
-    with serving(tmp_path, worker=True, app=make(tmp_path)) as behind, behind.client() as web:
+    with run_server(tmp_path, worker=True, app=make(tmp_path)) as behind, behind.client() as web:
         server.prepare()
         server.start()
         server.prepare()
@@ -101,7 +101,7 @@ def test_no_log_line_is_lost_when_the_server_is_killed_and_restarted(
 
 
 def test_a_job_is_canceled_at_forty_percent_with_a_reason(
-    browser: Any, served: Served, tmp_path: Path
+    browser: Any, served: LiveServer, tmp_path: Path
 ) -> None:
     with served.client() as web:
         job = enqueue(web, "forty", gate=str(tmp_path / "never"))["id"]
@@ -118,7 +118,7 @@ def test_a_job_is_canceled_at_forty_percent_with_a_reason(
 
 
 def test_a_failed_job_shows_its_traceback_and_a_retry_opens_the_new_job(
-    browser: Any, served: Served
+    browser: Any, served: LiveServer
 ) -> None:
     with served.client() as web:
         job = enqueue(web, "emit", events=[], fail="the lens is broken")["id"]
@@ -137,7 +137,7 @@ def test_a_failed_job_shows_its_traceback_and_a_retry_opens_the_new_job(
             expect(job_page.button("Retry this job")).to_have_count(0)
 
 
-def test_the_page_shows_why_a_job_waits_and_submits_it(browser: Any, served: Served) -> None:
+def test_the_page_shows_why_a_job_waits_and_submits_it(browser: Any, served: LiveServer) -> None:
     with served.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)["id"]
         with open_job(browser, served.url, job) as job_page:
@@ -150,7 +150,7 @@ def test_the_page_shows_why_a_job_waits_and_submits_it(browser: Any, served: Ser
 
 @pytest.mark.slow
 def test_the_dependency_graph_updates_as_jobs_run(
-    browser: Any, served: Served, tmp_path: Path
+    browser: Any, served: LiveServer, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     with served.client() as web:
@@ -176,7 +176,7 @@ def output(text: str, stream: str = "stdout") -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_log_output_is_colored_searched_and_filtered(browser: Any, served: Served) -> None:
+def test_log_output_is_colored_searched_and_filtered(browser: Any, served: LiveServer) -> None:
     events = [
         output("\x1b[1;31mred\x1b[0m plain \x1b[38;5;46mgre"),
         output("en\x1b[0m\n10 %\r50 %\r\x1b[32m100 %\x1b[0m\nneedle one\n"),
@@ -212,7 +212,7 @@ def test_log_output_is_colored_searched_and_filtered(browser: Any, served: Serve
 
 
 @pytest.mark.slow
-def test_the_log_is_replayed_from_any_point(browser: Any, served: Served) -> None:
+def test_the_log_is_replayed_from_any_point(browser: Any, served: LiveServer) -> None:
     steps = [
         ("stage", {"name": name, "message": f"at {name}"}) for name in ("plan", "tts", "render")
     ]
@@ -248,7 +248,7 @@ _TYPE_AND_ENTER = """(box, text) => {
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [20_000])
 def test_a_log_of_thousands_of_lines_keeps_the_document_small(
-    browser: Any, served: Served, count: int
+    browser: Any, served: LiveServer, count: int
 ) -> None:
     with served.client() as web:
         job = enqueue(web, "many", count=count)["id"]
@@ -272,7 +272,7 @@ def test_a_log_of_thousands_of_lines_keeps_the_document_small(
 
 @pytest.mark.slow
 def test_a_paused_log_keeps_its_position_and_counts_new_lines(
-    browser: Any, served: Served, tmp_path: Path
+    browser: Any, served: LiveServer, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     with served.client() as web:
@@ -293,7 +293,7 @@ def test_a_paused_log_keeps_its_position_and_counts_new_lines(
 
 @pytest.mark.slow
 def test_the_job_page_fits_a_phone_without_horizontal_scrolling(
-    browser: Any, served: Served
+    browser: Any, served: LiveServer
 ) -> None:
     long = "a-word-without-any-end-" * 20
     events = [("stage", {"name": long[:100], "message": long}), ("log", {"message": long})]
@@ -312,7 +312,7 @@ def test_the_job_page_fits_a_phone_without_horizontal_scrolling(
 
 
 @pytest.mark.slow
-def test_an_unknown_job_and_a_job_deleted_while_shown(browser: Any, served: Served) -> None:
+def test_an_unknown_job_and_a_job_deleted_while_shown(browser: Any, served: LiveServer) -> None:
     with served.client() as web:
         job = enqueue(web, "add", a=1)["id"]
         wait_for(web, job, "succeeded")
@@ -341,7 +341,7 @@ HOSTILE_TEXTS = (
 )
 
 
-def test_job_data_is_never_executed(browser: Any, served: Served) -> None:
+def test_job_data_is_never_executed(browser: Any, served: LiveServer) -> None:
     events = [event for bad in HOSTILE_TEXTS for event in hostile_events(bad)]
     headers = {f"x-said-{number}": bad for number, bad in enumerate(HOSTILE_TEXTS)}
     with served.client() as web:
@@ -373,7 +373,7 @@ def test_job_data_is_never_executed(browser: Any, served: Served) -> None:
 
 
 @pytest.mark.slow
-def test_job_names_are_never_executed(browser: Any, served: Served) -> None:
+def test_job_names_are_never_executed(browser: Any, served: LiveServer) -> None:
     with served.client() as web, open_job(browser, served.url, "") as job_page:
         for first, second in zip(HOSTILE_TEXTS, reversed(HOSTILE_TEXTS), strict=True):
             wanted = {"owner": first, "limitKey": first, "queue": second, "uniqueKey": second}

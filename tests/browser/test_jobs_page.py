@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.browser.jobs_page_helpers import enqueue_many, make, serve_with_worker
 from tests.browser.page_helpers import PHONE, expect, open_page, run_in_thread, sign_in
-from tests.server.conftest import Served, enqueue, serving, until, wait_for
+from tests.server.conftest import LiveServer, enqueue, run_server, until, wait_for
 
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
@@ -26,13 +26,13 @@ HOSTILE_TEXTS = (
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with serve_with_worker(tmp_path_factory.mktemp("jobs")) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def web(served: Served) -> Iterator[httpx.Client]:
+def web(served: LiveServer) -> Iterator[httpx.Client]:
     with served.client() as client:
         yield client
 
@@ -54,7 +54,7 @@ def failed(web: httpx.Client, count: int, **options: Any) -> list[str]:
 
 @pytest.mark.slow
 def test_the_url_contains_the_filters_and_back_removes_them(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     tags = {"tags": ["address"]}
     [failed_job] = failed(web, 1, **tags)
@@ -90,7 +90,7 @@ def test_the_url_contains_the_filters_and_back_removes_them(
 
 @pytest.mark.slow
 def test_jobs_are_found_by_text_and_by_link_filters(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     [failed_job] = failed(web, 1, tags=["text"])
     other = wait_for(web, enqueue(web, "broken", {"tags": ["text"]}, why="x")["id"], "failed")
@@ -124,7 +124,7 @@ def test_jobs_are_found_by_text_and_by_link_filters(
 
 @pytest.mark.slow
 def test_state_counts_follow_other_filters_where_cheap(
-    browser: Any, served: Served, web: httpx.Client, tmp_path: Path
+    browser: Any, served: LiveServer, web: httpx.Client, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     tags = {"tags": ["counted"]}
@@ -143,7 +143,7 @@ def test_state_counts_follow_other_filters_where_cheap(
 
 @pytest.mark.slow
 def test_rows_update_in_place_and_new_jobs_wait_for_a_click(
-    browser: Any, served: Served, web: httpx.Client, tmp_path: Path
+    browser: Any, served: LiveServer, web: httpx.Client, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     tags = {"tags": ["live"]}
@@ -167,7 +167,7 @@ def test_rows_update_in_place_and_new_jobs_wait_for_a_click(
 
 @pytest.mark.slow
 def test_a_row_that_no_longer_matches_keeps_its_position(
-    browser: Any, served: Served, web: httpx.Client, tmp_path: Path
+    browser: Any, served: LiveServer, web: httpx.Client, tmp_path: Path
 ) -> None:
     gates = [tmp_path / "one", tmp_path / "two"]
     jobs = [enqueue(web, "paint", {"tags": ["stay"]}, gate=str(gate))["id"] for gate in gates]
@@ -185,7 +185,7 @@ def test_a_row_that_no_longer_matches_keeps_its_position(
 
 @pytest.mark.slow
 def test_pagination_to_older_and_newer_jobs(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     enqueue_many(served.app, 120)
     with open_page(browser, served.url, "jobs?queue=bulk&since=hour") as dashboard:
@@ -219,7 +219,7 @@ def test_pagination_to_older_and_newer_jobs(
 
 @pytest.mark.slow
 def test_all_matching_jobs_are_retried_after_a_confirmation_with_their_count(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     made = [{"task": "send", "arguments": {"to": "x"}, "tags": ["again"]}] * 110
     answers = web.post("/api/jobs/batch", json={"jobs": made}).json()["results"]
@@ -251,7 +251,7 @@ def retried(web: httpx.Client, tag: str) -> set[str]:
 
 
 def test_jobs_are_selected_by_keyboard_and_canceled(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     held = {"tags": ["some"], "hold": True}
     oldest_first = [enqueue(web, "add", held, a=n)["id"] for n in range(5)]
@@ -276,7 +276,7 @@ def test_jobs_are_selected_by_keyboard_and_canceled(
 
 
 @pytest.mark.slow
-def test_refused_jobs_are_reported(browser: Any, served: Served, web: httpx.Client) -> None:
+def test_refused_jobs_are_reported(browser: Any, served: LiveServer, web: httpx.Client) -> None:
     [failed_job] = failed(web, 1, tags=["refused"])
     with open_page(browser, served.url, "jobs?tag=refused") as dashboard:
         page = dashboard.page
@@ -290,7 +290,7 @@ def test_refused_jobs_are_reported(browser: Any, served: Served, web: httpx.Clie
 
 @pytest.mark.slow
 def test_keyboard_shortcuts_move_select_and_open_jobs(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     jobs = [enqueue(web, "add", {"tags": ["walk"], "hold": True}, a=n)["id"] for n in range(3)]
     jobs.reverse()
@@ -323,7 +323,7 @@ def test_keyboard_shortcuts_move_select_and_open_jobs(
 
 @pytest.mark.slow
 def test_viewers_have_no_actions_and_are_refused(browser: Any, tmp_path: Path) -> None:
-    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make(tmp_path)) as secured:
+    with run_server(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make(tmp_path)) as secured:
         roles = (Role.ADMIN, Role.VIEWER, Role.PRODUCER)
         admin, viewer, producer = run_in_thread(lambda: [secured.key(role) for role in roles])
         with secured.client(admin) as web:
@@ -349,7 +349,7 @@ def test_viewers_have_no_actions_and_are_refused(browser: Any, tmp_path: Path) -
 
 
 def test_the_job_list_on_a_phone_in_the_dark_theme(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     long = {"tags": ["phone", "a tag that is rather long, and goes on"], "owner": "o" * 60}
     [failed_job] = failed(web, 1, **long)
@@ -368,7 +368,7 @@ def test_the_job_list_on_a_phone_in_the_dark_theme(
 
 
 @pytest.mark.slow
-def test_job_data_never_becomes_markup(browser: Any, served: Served, web: httpx.Client) -> None:
+def test_job_data_never_becomes_markup(browser: Any, served: LiveServer, web: httpx.Client) -> None:
     hidden = {
         "tags": ["xss", *HOSTILE_TEXTS],
         "owner": HOSTILE_TEXTS[0],
@@ -399,7 +399,7 @@ def test_job_data_never_becomes_markup(browser: Any, served: Served, web: httpx.
 
 
 def test_live_updates_cause_no_layout_shift(
-    browser: Any, served: Served, web: httpx.Client, tmp_path: Path
+    browser: Any, served: LiveServer, web: httpx.Client, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     tags = {"tags": ["still"]}
@@ -425,7 +425,7 @@ def test_live_updates_cause_no_layout_shift(
 @pytest.mark.parametrize("count", [10_500, 100_000])
 def test_the_first_page_loads_among_many_jobs(browser: Any, tmp_path: Path, count: int) -> None:
     """Prints the times; the limits are generous, for slow machines."""
-    with serving(tmp_path, app=make(tmp_path)) as served:
+    with run_server(tmp_path, app=make(tmp_path)) as served:
         enqueue_many(served.app, count)
         with open_page(browser, served.url, "jobs") as dashboard:
             page = dashboard.page

@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
 from tests.browser.page_helpers import PHONE, expect, open_page, run_in_thread
-from tests.server.conftest import Served, enqueue, make_app, serving, until, wait_for
+from tests.server.conftest import LiveServer, enqueue, make_app, run_server, until, wait_for
 
 from windlass import Windlass
 from windlass.server.auth.api_keys import Role
@@ -57,7 +57,7 @@ def make(place: Path) -> Windlass:
     return app
 
 
-def add_flow(served: Served) -> str:
+def add_flow(served: LiveServer) -> str:
     def run() -> str:
         flow = small_flow(served).enqueue()
         flow.wait(20)
@@ -66,7 +66,7 @@ def add_flow(served: Served) -> str:
     return run_in_thread(run)
 
 
-def small_flow(served: Served) -> Any:
+def small_flow(served: LiveServer) -> Any:
     spec = served.app.tasks.get("add")
     assert spec is not None
     task: Task[..., int] = Task(served.app, spec)
@@ -77,10 +77,10 @@ def small_flow(served: Served) -> Any:
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """A server with succeeded and failed jobs and a schedule."""
     place = tmp_path_factory.mktemp("pages")
-    with serving(place, worker=True, app=make(place)) as served, served.client() as web:
+    with run_server(place, worker=True, app=make(place)) as served, served.client() as web:
         for number in range(3):
             wait_for(web, enqueue(web, "add", a=number)["id"], "succeeded")
         wait_for(web, enqueue(web, "broken", why="the pump is dry")["id"], "failed")
@@ -97,7 +97,7 @@ def wait_until_rendered(dashboard: Any) -> None:
     expect(dashboard.page.locator(".skeleton")).to_have_count(0)
 
 
-def pages_of(served: Served) -> list[str]:
+def pages_of(served: LiveServer) -> list[str]:
     with served.client() as web:
         job = web.get("/api/jobs", params={"state": "failed"}).json()["jobs"][0]["id"]
     return [*PAGES, f"flows/{add_flow(served)}", f"jobs/{job}"]
@@ -115,7 +115,7 @@ def violations(page: Any, rules: dict[str, Any] = VIOLATIONS) -> dict[str, list[
     "every", [pytest.param(4, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 )
 def test_each_page_has_no_errors_layout_shifts_or_accessibility_violations(
-    browser: Any, shown: Served, every: int
+    browser: Any, shown: LiveServer, every: int
 ) -> None:
     """An axe scan finds no serious violation in light and dark."""
     with open_page(browser, shown.url, reduced_motion="reduce") as dashboard:
@@ -131,7 +131,7 @@ def test_each_page_has_no_errors_layout_shifts_or_accessibility_violations(
 
 
 @pytest.mark.slow
-def test_all_pages_fit_a_phone_and_the_menu_opens(browser: Any, shown: Served) -> None:
+def test_all_pages_fit_a_phone_and_the_menu_opens(browser: Any, shown: LiveServer) -> None:
     with open_page(browser, shown.url, viewport=PHONE) as dashboard:
         for path in pages_of(shown):
             dashboard.navigate(path)
@@ -149,7 +149,7 @@ def test_all_pages_fit_a_phone_and_the_menu_opens(browser: Any, shown: Served) -
 
 @pytest.mark.slow
 def test_the_color_theme_follows_the_system_until_the_user_chooses(
-    browser: Any, shown: Served
+    browser: Any, shown: LiveServer
 ) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     with open_page(browser, shown.url, color_scheme="dark", own_profile=True) as dashboard:
@@ -162,7 +162,7 @@ def test_the_color_theme_follows_the_system_until_the_user_chooses(
         assert dashboard.page.evaluate(background) == light
 
 
-def test_the_overview_shows_alerts_and_resumes_a_queue(browser: Any, shown: Served) -> None:
+def test_the_overview_shows_alerts_and_resumes_a_queue(browser: Any, shown: LiveServer) -> None:
     with open_page(browser, shown.url) as dashboard, shown.client() as web:
         row = dashboard.page.get_by_role("row", name=re.compile("default"))
         row.get_by_role("button", name="Pause default").click()
@@ -186,7 +186,7 @@ def test_the_overview_shows_alerts_and_resumes_a_queue(browser: Any, shown: Serv
         expect(dashboard.page.get_by_role("link", name="broken")).to_be_visible()  # top failures
 
 
-def test_the_enqueue_form_shows_each_error_at_its_field(browser: Any, shown: Served) -> None:
+def test_the_enqueue_form_shows_each_error_at_its_field(browser: Any, shown: LiveServer) -> None:
     with open_page(browser, shown.url, "enqueue") as dashboard:
         page = dashboard.page
         page.get_by_label("Task").select_option("report")
@@ -212,7 +212,7 @@ def test_the_enqueue_form_shows_each_error_at_its_field(browser: Any, shown: Ser
     assert done["result"] == "Pumps: 12 pages of html, 640, {'a': 1}"
 
 
-def test_a_schedule_is_run_now_paused_and_resumed(browser: Any, shown: Served) -> None:
+def test_a_schedule_is_run_now_paused_and_resumed(browser: Any, shown: LiveServer) -> None:
     with open_page(browser, shown.url, "schedules") as dashboard, shown.client() as web:
         row = dashboard.page.get_by_role("row", name=re.compile("every five"))
         expect(row.get_by_role("time").or_(row.locator("time")).first).to_contain_text("in ")
@@ -226,7 +226,9 @@ def test_a_schedule_is_run_now_paused_and_resumed(browser: Any, shown: Served) -
         expect(dashboard.button("Pause every five")).to_be_visible()
 
 
-def test_a_succeeded_flow_shows_its_graph_and_no_retry_button(browser: Any, shown: Served) -> None:
+def test_a_succeeded_flow_shows_its_graph_and_no_retry_button(
+    browser: Any, shown: LiveServer
+) -> None:
     flow = add_flow(shown)
     with open_page(browser, shown.url, "flows") as dashboard:
         dashboard.page.get_by_role("link", name=f"…{flow[-8:]}").click()
@@ -236,7 +238,7 @@ def test_a_succeeded_flow_shows_its_graph_and_no_retry_button(browser: Any, show
 
 
 @pytest.mark.slow
-def test_no_flow_is_missing_between_new_and_older_flows(browser: Any, shown: Served) -> None:
+def test_no_flow_is_missing_between_new_and_older_flows(browser: Any, shown: LiveServer) -> None:
     def begin(count: int) -> set[str]:
         return run_in_thread(lambda: {str(small_flow(shown).enqueue().id) for _ in range(count)})
 
@@ -253,7 +255,7 @@ def test_no_flow_is_missing_between_new_and_older_flows(browser: Any, shown: Ser
 @pytest.mark.slow
 def test_sign_in_shows_only_what_the_roles_allow(browser: Any, tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.KEYS)
-    with serving(tmp_path, config, app=make(tmp_path)) as served:
+    with run_server(tmp_path, config, app=make(tmp_path)) as served:
         admin = run_in_thread(lambda: served.key(Role.ADMIN))
         viewer = run_in_thread(lambda: served.key(Role.VIEWER))
         own = run_in_thread(lambda: served.key(Role.PRODUCER, owner="ann"))
@@ -283,7 +285,7 @@ def test_sign_in_shows_only_what_the_roles_allow(browser: Any, tmp_path: Path) -
 
 
 def test_a_key_is_created_shown_once_revoked_and_audited(browser: Any, tmp_path: Path) -> None:
-    with serving(
+    with run_server(
         tmp_path, ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.1), app=make(tmp_path)
     ) as served:
         admin = run_in_thread(lambda: served.key(Role.ADMIN))
@@ -306,7 +308,7 @@ def test_a_key_is_created_shown_once_revoked_and_audited(browser: Any, tmp_path:
             assert token not in page.content()
 
 
-def test_an_unknown_url_shows_page_not_found(browser: Any, shown: Served) -> None:
+def test_an_unknown_url_shows_page_not_found(browser: Any, shown: LiveServer) -> None:
     with open_page(browser, shown.url, "no/such/page") as dashboard:
         expect(dashboard.heading("Page not found")).to_be_visible()
         dashboard.page.get_by_role("link", name="All jobs").click()
@@ -324,7 +326,7 @@ def test_the_dashboard_is_mounted_in_another_application(browser: Any, tmp_path:
         return outer
 
     with (
-        serving(tmp_path, worker=True, app=make(tmp_path), around=around) as served,
+        run_server(tmp_path, worker=True, app=make(tmp_path), around=around) as served,
         open_page(browser, f"{served.url}/tools/windlass", "workers") as dashboard,
     ):
         expect(dashboard.page.get_by_text("healthy")).to_be_visible()

@@ -12,7 +12,7 @@ import pytest
 from tests.browser.shared_stream_helpers import RequestCounter, make, window
 from tests.js.proxy import Proxy
 from tests.js.sample_tasks import log_of
-from tests.server.conftest import Served, enqueue, serving, until, wait_for
+from tests.server.conftest import LiveServer, enqueue, run_server, until, wait_for
 
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
@@ -22,10 +22,10 @@ request_counter = RequestCounter()
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     place = tmp_path_factory.mktemp("one-stream")
     config = ServerConfig(auth=AuthMode.LOCAL, list_poll_interval=0.05)
-    with serving(
+    with run_server(
         place, config, worker=True, app=make(place), around=request_counter.around
     ) as server:
         yield server
@@ -35,14 +35,14 @@ def event_numbers(web: Any, job: str) -> list[int]:
     return [int(event["id"].rpartition("-")[2]) for event in log_of(web, job)]
 
 
-def wait_for_streams(served: Served, number: int) -> None:
+def wait_for_streams(served: LiveServer, number: int) -> None:
     """Wait for the number: a changed subscription opens a new stream before the old one closes."""
     until(lambda: served.context.hub.open_streams == number, f"there are {number} streams")
 
 
 @TABS
 def test_tabs_share_one_stream_and_each_receives_all_events(
-    browser: Any, served: Served, tmp_path: Path, tab_count: int
+    browser: Any, served: LiveServer, tmp_path: Path, tab_count: int
 ) -> None:
     gates = [tmp_path / "one", tmp_path / "two"]
     with served.client() as web, window(browser, served.url) as opened:
@@ -83,11 +83,11 @@ def test_no_tab_loses_an_event_when_the_server_is_killed_and_restarted(
 ) -> None:
     gate = tmp_path / "gate"
     with ExitStack() as stack:
-        behind = stack.enter_context(serving(tmp_path, worker=True, app=make(tmp_path)))
+        behind = stack.enter_context(run_server(tmp_path, worker=True, app=make(tmp_path)))
         web = stack.enter_context(behind.client())
 
-        def serve() -> Served:
-            server = serving(tmp_path, app=make(tmp_path), around=RequestCounter().around)
+        def serve() -> LiveServer:
+            server = run_server(tmp_path, app=make(tmp_path), around=RequestCounter().around)
             return stack.enter_context(server)
 
         first = serve()
@@ -122,7 +122,7 @@ def test_no_tab_loses_an_event_when_the_server_is_killed_and_restarted(
 
 @pytest.mark.slow
 def test_a_closed_tab_is_unsubscribed_and_other_tabs_continue(
-    browser: Any, served: Served, tmp_path: Path
+    browser: Any, served: LiveServer, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     with served.client() as web, window(browser, served.url) as opened:
@@ -149,7 +149,7 @@ def test_a_closed_tab_is_unsubscribed_and_other_tabs_continue(
 
 
 @pytest.mark.slow
-def test_tabs_share_one_poll(browser: Any, served: Served) -> None:
+def test_tabs_share_one_poll(browser: Any, served: LiveServer) -> None:
     with window(browser, served.url) as opened:
         tabs = [opened.tab() for _ in range(5)]
         request_counter.paths.clear()
@@ -182,7 +182,7 @@ def test_sign_out_reaches_all_tabs_and_they_continue_after_sign_in(
     config = ServerConfig(auth=AuthMode.KEYS)
     app = make(tmp_path)
     with (
-        serving(tmp_path, config, worker=True, app=app, around=request_counter.around) as served,
+        run_server(tmp_path, config, worker=True, app=app, around=request_counter.around) as served,
         window(browser, served.url) as opened,
     ):
         # The browser driver's event loop runs on this thread.
@@ -215,7 +215,7 @@ def test_sign_out_reaches_all_tabs_and_they_continue_after_sign_in(
 
 @pytest.mark.slow
 def test_without_shared_workers_each_tab_has_its_own_stream(
-    browser: Any, served: Served, tmp_path: Path
+    browser: Any, served: LiveServer, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     with (

@@ -11,20 +11,20 @@ import httpx
 import pytest
 from tests.browser.jobs_page_helpers import make, serve_with_worker
 from tests.browser.page_helpers import DashboardPage, expect, open_page, run_in_thread
-from tests.server.conftest import Served, enqueue, serving, until, wait_for
+from tests.server.conftest import LiveServer, enqueue, run_server, until, wait_for
 
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with serve_with_worker(tmp_path_factory.mktemp("hurry")) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def web(served: Served) -> Iterator[httpx.Client]:
+def web(served: LiveServer) -> Iterator[httpx.Client]:
     with served.client() as client:
         yield client
 
@@ -71,7 +71,7 @@ def fill_form(dashboard: DashboardPage, tag: str) -> None:
 
 @pytest.mark.slow
 def test_a_form_submitted_twice_creates_one_job(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     with open_page(browser, served.url, "enqueue?task=add") as dashboard:
         fill_form(dashboard, "twice")
@@ -83,7 +83,7 @@ def test_a_form_submitted_twice_creates_one_job(
 
 @pytest.mark.slow
 def test_a_form_submitted_again_after_an_error_has_the_same_idempotency_key(
-    browser: Any, served: Served
+    browser: Any, served: LiveServer
 ) -> None:
     keys: list[str] = []
 
@@ -105,7 +105,9 @@ def test_a_form_submitted_again_after_an_error_has_the_same_idempotency_key(
 
 
 @pytest.mark.slow
-def test_a_late_response_does_not_navigate(browser: Any, served: Served, web: httpx.Client) -> None:
+def test_a_late_response_does_not_navigate(
+    browser: Any, served: LiveServer, web: httpx.Client
+) -> None:
     fail_jobs(web, 1, "left")
     [job] = tagged(web, "left")
     with open_page(browser, served.url, "enqueue?task=add") as dashboard:
@@ -129,7 +131,9 @@ def test_a_late_response_does_not_navigate(browser: Any, served: Served, web: ht
         assert dashboard.page.url == f"{served.url}/workers"
 
 
-def test_a_double_click_opens_one_dialog(browser: Any, served: Served, web: httpx.Client) -> None:
+def test_a_double_click_opens_one_dialog(
+    browser: Any, served: LiveServer, web: httpx.Client
+) -> None:
     fail_jobs(web, 2, "click")
     with open_page(browser, served.url, "jobs?tag=click&state=failed") as dashboard:
         dashboard.page.get_by_label("Select this page").check()
@@ -146,7 +150,7 @@ def test_a_double_click_opens_one_dialog(browser: Any, served: Served, web: http
 
 @pytest.mark.slow
 def test_a_bulk_action_on_selected_jobs_is_one_request(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     jobs = [enqueue(web, "add", {"tags": ["selected"], "hold": True}, a=n)["id"] for n in range(4)]
     with open_page(browser, served.url, "jobs?tag=selected") as dashboard:
@@ -169,7 +173,7 @@ def test_a_bulk_action_on_selected_jobs_is_one_request(
 
 @pytest.mark.slow
 def test_a_bulk_action_affects_no_more_jobs_than_confirmed(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     fail_jobs(web, 3, "agreed")
     with open_page(browser, served.url, "jobs?tag=agreed&state=failed") as dashboard:
@@ -201,7 +205,9 @@ def retried(web: httpx.Client) -> list[str]:
 
 
 @pytest.mark.slow
-def test_leaving_a_page_closes_its_dialog(browser: Any, served: Served, web: httpx.Client) -> None:
+def test_leaving_a_page_closes_its_dialog(
+    browser: Any, served: LiveServer, web: httpx.Client
+) -> None:
     fail_jobs(web, 1, "dialog")
     with open_page(browser, served.url, "jobs?tag=dialog") as dashboard:
         dashboard.navigate("jobs?tag=dialog&state=failed")
@@ -215,7 +221,7 @@ def test_leaving_a_page_closes_its_dialog(browser: Any, served: Served, web: htt
 
 @pytest.mark.slow
 def test_an_error_clears_the_rows_of_the_previous_filters(
-    browser: Any, served: Served, web: httpx.Client
+    browser: Any, served: LiveServer, web: httpx.Client
 ) -> None:
     fail_jobs(web, 1, "filtered")
     refused = ("status of 422",)
@@ -237,7 +243,7 @@ def test_an_error_clears_the_rows_of_the_previous_filters(
 
 
 @pytest.mark.slow
-def test_an_undecodable_url_shows_an_error_page(browser: Any, served: Served) -> None:
+def test_an_undecodable_url_shows_an_error_page(browser: Any, served: LiveServer) -> None:
     with open_page(browser, served.url, "jobs/%E0%A4%A", expected=("status of",)) as dashboard:
         expect(dashboard.page.locator("main [role=alert], main .empty")).to_be_visible()
         dashboard.page.get_by_role("link", name="Workers", exact=True).click()
@@ -246,7 +252,7 @@ def test_an_undecodable_url_shows_an_error_page(browser: Any, served: Served) ->
 
 @pytest.mark.slow
 def test_a_bulk_action_ends_at_sign_out(browser: Any, tmp_path: Path) -> None:
-    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make(tmp_path)) as secured:
+    with run_server(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make(tmp_path)) as secured:
         admin, other = run_in_thread(lambda: [secured.key(Role.ADMIN), secured.key(Role.OPERATOR)])
         made = [{"task": "add", "arguments": {"a": 1}, "hold": True}] * 150
         with secured.client(admin) as web:

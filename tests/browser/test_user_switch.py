@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.browser.page_helpers import expect, open_page, run_in_thread, sign_in
-from tests.server.conftest import make_app, serving
+from tests.server.conftest import make_app, run_server
 
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
@@ -15,7 +15,7 @@ from windlass.server.config import AuthMode, ServerConfig
 
 @pytest.mark.slow
 def test_a_sign_in_in_another_tab_clears_this_tab(browser: Any, tmp_path: Path) -> None:
-    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make_app(tmp_path)) as served:
+    with run_server(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make_app(tmp_path)) as served:
         admin = run_in_thread(lambda: served.key(Role.ADMIN))
         own = run_in_thread(lambda: served.key(Role.PRODUCER, owner="ann"))
         with open_page(browser, served.url, "keys", key=admin) as dashboard:

@@ -24,13 +24,13 @@ import typer
 from tests.cli.commands.test_flows import WAITING
 from tests.cli.commands.test_workers import show as show_worker
 from tests.cli.conftest import TASKS, Asked
-from tests.server.conftest import Served, serving
+from tests.server.conftest import LiveServer, run_server
 
 from windlass import Limit, Windlass, WorkerConfig
 from windlass.cli import cli
 from windlass.server.auth.api_keys import Role
 from windlass.server.auth.audit import AuditLog
-from windlass.server.auth.task_tokens import SIGNING_KEY, SIGNING_RECORD
+from windlass.server.auth.token_signer import SIGNING_KEY, SIGNING_RECORD
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.testing import make_job
 
@@ -212,17 +212,17 @@ def home(bare: None, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="module")
-def served(home: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(home: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """A copy of what is at home, behind a door."""
     place = tmp_path_factory.mktemp("away")
     shutil.copytree(home.place, place, dirs_exist_ok=True)
     app = Windlass(f"sqlite:///{place}/jobs.db", data=place / "data")
-    with serving(place, ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05), app=app) as one:
+    with run_server(place, ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05), app=app) as one:
         yield one
 
 
 @pytest.fixture(scope="module")
-def away(home: World, served: Served, tmp_path_factory: pytest.TempPathFactory) -> World:
+def away(home: World, served: LiveServer, tmp_path_factory: pytest.TempPathFactory) -> World:
     """Somewhere else, with the tasks, the server's address, and a key."""
     place = tmp_path_factory.mktemp("elsewhere")
     shutil.copy(home.place / "tasks.py", place)
@@ -261,7 +261,7 @@ def test_each_command_prints_the_same_over_http_as_on_the_database(
 
 
 @pytest.mark.parametrize("role", [role for role in Role if role is not Role.ADMIN])
-def test_keys_are_for_admins(served: Served, away: World, role: Role) -> None:
+def test_keys_are_for_admins(served: LiveServer, away: World, role: Role) -> None:
     other = World(away.place, away.url, served.key(role))
     for words in (
         ["keys", "create", "more", "--role", "admin"],
@@ -274,7 +274,7 @@ def test_keys_are_for_admins(served: Served, away: World, role: Role) -> None:
 
 
 def test_to_rotate_by_http_changes_the_servers_own_key_and_is_noted(
-    served: Served, away: World
+    served: LiveServer, away: World
 ) -> None:
     async def look() -> tuple[bytes, str]:
         store = served.app.client().store
@@ -294,7 +294,7 @@ def test_to_rotate_by_http_changes_the_servers_own_key_and_is_noted(
 
 @pytest.mark.parametrize("whose", [{"owner": "ann"}, {"team": "red"}])
 def test_why_is_allowed_only_with_access_to_the_job(
-    served: Served, away: World, whose: dict[str, str]
+    served: LiveServer, away: World, whose: dict[str, str]
 ) -> None:
     """Although queues, workers and limits are not readable for them."""
     job = make_job(queue="tight", **whose)
@@ -310,7 +310,7 @@ def test_why_is_allowed_only_with_access_to_the_job(
         assert (refused.code, refused.err.strip()) == (1, f"error: no job {id_}")
 
 
-def test_a_worker_works_by_http(served: Served, away: World) -> None:
+def test_a_worker_works_by_http(served: LiveServer, away: World) -> None:
     """As a process of its own, with nothing but the address and a key."""
     put = away.ask(["enqueue", "greet", "name=ann", "--queue", "by-http", "-A", "tasks:app",
                     "--json"])  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.server.conftest import exists, make_app, opened
+from tests.server.conftest import exists, make_app, wait_for_file
 
 from windlass import Context, Windlass
 
@@ -21,7 +21,7 @@ def make(place: Path) -> Windlass:
         for percent in (10, 30, 20, 40):
             ctx.progress(percent)
             await ctx.flush()
-        await opened(gate)
+        await wait_for_file(gate)
         for percent in (60, 90):
             ctx.progress(percent)
             ctx.log(f"at {percent} %: é€🏗")

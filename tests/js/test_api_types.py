@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from tests.js.node import JS
 
 from windlass.core.job.state import State
-from windlass.server import problems
-from windlass.server.schemas import jobs, overview, requests
+from windlass.server import problem_details
+from windlass.server.schemas import flows, jobs, monitoring, requests, schedules
 
 TEXT = (JS / "src/api-types.d.ts").read_text()
 DECLARED = {
@@ -34,20 +34,20 @@ MODELS: dict[str, type[BaseModel]] = {
     "SubmitResult": jobs.JobStateView,
     "CancelResult": jobs.CancelView,
     "BulkActionResult": jobs.BulkActionView,
-    "Queue": overview.QueueView,
-    "Worker": overview.WorkerView,
-    "Task": overview.TaskView,
-    "FailureGroup": overview.FailureGroupView,
-    "Failures": overview.FailureList,
-    "Limit": overview.LimitView,
-    "LimitSettings": overview.LimitSettings,
-    "FlowSummary": overview.FlowSummary,
-    "FlowPage": overview.FlowPageView,
-    "Flow": overview.FlowView,
-    "Schedule": overview.ScheduleView,
-    "Stats": overview.Stats,
-    "Problem": problems.Problem,
-    "FieldProblem": problems.FieldProblem,
+    "Queue": monitoring.QueueView,
+    "Worker": monitoring.WorkerView,
+    "Task": monitoring.TaskView,
+    "FailureGroup": monitoring.FailureGroupView,
+    "Failures": monitoring.FailureList,
+    "Limit": monitoring.LimitView,
+    "LimitSettings": monitoring.LimitSettings,
+    "FlowSummary": flows.FlowSummary,
+    "FlowPage": flows.FlowPageView,
+    "Flow": flows.FlowView,
+    "Schedule": schedules.ScheduleView,
+    "Stats": monitoring.Stats,
+    "Problem": problem_details.Problem,
+    "FieldProblem": problem_details.FieldProblem,
     "NewJob": requests.EnqueueRequest,
     "NewSchedule": requests.CreateScheduleRequest,
     "Filter": requests.ListJobsRequest,

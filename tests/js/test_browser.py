@@ -15,8 +15,8 @@ from fastapi.staticfiles import StaticFiles
 from tests.browser.conftest import CHROMIUM, FLAGS
 from tests.js.proxy import Proxy
 from tests.js.sample_tasks import log_of, make
-from tests.server.conftest import Served, enqueue, exists, serving, until, wait_for
-from tests.server.stream_proxy import Meddled, disorder, lie
+from tests.server.conftest import LiveServer, enqueue, exists, run_server, until, wait_for
+from tests.server.stream_faults import FaultyStreams, falsify_progress, reorder_and_repeat
 
 from windlass.server.javascript_client import folder
 
@@ -43,16 +43,16 @@ def around(api: FastAPI) -> FastAPI:
 
     outer.mount("/page", StrictPolicyFiles(directory=Path(__file__).parent / "page", html=True))
     outer.mount("/js", StaticFiles(directory=folder()))
-    outer.mount("/disorder", Meddled(api, disorder))
-    outer.mount("/lie", Meddled(api, lie))
+    outer.mount("/disorder", FaultyStreams(api, reorder_and_repeat))
+    outer.mount("/lie", FaultyStreams(api, falsify_progress))
     outer.mount("/", api)
     return outer
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     place = tmp_path_factory.mktemp("browser")
-    with serving(place, worker=True, app=make(place), around=around) as server:
+    with run_server(place, worker=True, app=make(place), around=around) as server:
         yield server
 
 
@@ -84,7 +84,7 @@ class Page:
 
 
 @contextmanager
-def opened(browser: Any, url: str, job: str) -> Iterator[Page]:
+def wait_for_file(browser: Any, url: str, job: str) -> Iterator[Page]:
     context = browser.new_context()
     opened_page = Page(context.new_page())
     opened_page.page.on(
@@ -99,12 +99,12 @@ def opened(browser: Any, url: str, job: str) -> Iterator[Page]:
 
 
 def test_ten_listeners_on_one_connection_resume_after_a_break_without_duplicates(
-    browser: Any, served: Served, tmp_path: Path
+    browser: Any, served: LiveServer, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     with served.client() as web, Proxy(served.url) as proxy:
         job = enqueue(web, "video", gate=str(gate))["id"]
-        with opened(browser, proxy.url, job) as page:
+        with wait_for_file(browser, proxy.url, job) as page:
             page.until("page.shown.includes(40)")
             page.get(f"while (page.listeners.length < {LISTENERS}) page.listen()")  # late listeners
             page.until("page.listeners.every(listener => listener.percents.includes(40))")
@@ -133,11 +133,11 @@ def test_ten_listeners_on_one_connection_resume_after_a_break_without_duplicates
 
 
 def test_a_job_canceled_at_forty_percent_is_shown_as_canceled_without_its_files(
-    browser: Any, served: Served, tmp_path: Path
+    browser: Any, served: LiveServer, tmp_path: Path
 ) -> None:
     with served.client() as web:
         job = enqueue(web, "video", gate=str(tmp_path / "never"))["id"]
-        with opened(browser, served.url, job) as page:
+        with wait_for_file(browser, served.url, job) as page:
             page.until("document.querySelector('progress').value === 40")
             roots = [str(served.app._workspaces.data / kind / job) for kind in ("temp", "proxy")]
             assert all(exists(root) for root in roots)
@@ -161,14 +161,14 @@ def test_a_job_canceled_at_forty_percent_is_shown_as_canceled_without_its_files(
 
 @pytest.mark.slow
 def test_progress_never_decreases_when_events_arrive_out_of_order(
-    browser: Any, served: Served, tmp_path: Path
+    browser: Any, served: LiveServer, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     gate.touch()
     with served.client() as web:
         job = enqueue(web, "video", gate=str(gate))["id"]
         wait_for(web, job, "succeeded")
-        with opened(browser, served.url, f"{job}&api=/disorder") as page:
+        with wait_for_file(browser, served.url, f"{job}&api=/disorder") as page:
             page.until(page.ended)
             listeners, shown, logged = (
                 page.get(f"page.{name}") for name in ("listeners", "shown", "logged")
@@ -189,13 +189,13 @@ def test_progress_never_decreases_when_events_arrive_out_of_order(
 
 
 def test_lower_progress_from_the_server_is_ignored(
-    browser: Any, served: Served, tmp_path: Path
+    browser: Any, served: LiveServer, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     gate.touch()
     with served.client() as web:
         job = enqueue(web, "video", gate=str(gate))["id"]
-        with opened(browser, served.url, f"{job}&api=/lie") as page:
+        with wait_for_file(browser, served.url, f"{job}&api=/lie") as page:
             page.until(page.ended)
             shown, logged = page.get("page.shown"), page.get("page.logged")
     assert shown == sorted(shown)
@@ -207,10 +207,10 @@ def test_lower_progress_from_the_server_is_ignored(
 
 
 @pytest.mark.slow
-def test_leaving_a_page_closes_its_stream(browser: Any, served: Served, tmp_path: Path) -> None:
+def test_leaving_a_page_closes_its_stream(browser: Any, served: LiveServer, tmp_path: Path) -> None:
     with served.client() as web:
         job = enqueue(web, "video", gate=str(tmp_path / "never"))["id"]
-        with opened(browser, served.url, job) as page:
+        with wait_for_file(browser, served.url, job) as page:
             page.until("page.shown.includes(40)")
             assert served.context.hub.open_streams == 1
             page.page.goto("about:blank")

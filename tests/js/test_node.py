@@ -13,7 +13,7 @@ import pytest
 from tests.js.node import JS, program, run_tests
 from tests.js.proxy import Proxy
 from tests.js.sample_tasks import log_of, make
-from tests.server.conftest import Served, enqueue, serving, until, wait_for
+from tests.server.conftest import LiveServer, enqueue, run_server, until, wait_for
 
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
@@ -25,9 +25,9 @@ CUTS = 10
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     place = tmp_path_factory.mktemp("node")
-    with serving(place, worker=True, app=make(place)) as server:
+    with run_server(place, worker=True, app=make(place)) as server:
         yield server
 
 
@@ -38,7 +38,7 @@ def test_client_without_server(path: Path) -> None:
 
 def test_every_client_method_on_a_real_server(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.KEYS)
-    with serving(tmp_path, config, worker=True) as served:
+    with run_server(tmp_path, config, worker=True) as served:
         key = served.key(Role.OPERATOR)
         run_tests(
             JS / "test/real-server/all-methods.test.js", WINDLASS_URL=served.url, WINDLASS_KEY=key
@@ -46,7 +46,7 @@ def test_every_client_method_on_a_real_server(tmp_path: Path) -> None:
 
 
 def test_each_listener_receives_the_whole_log_once_despite_connection_resets(
-    served: Served, tmp_path: Path
+    served: LiveServer, tmp_path: Path
 ) -> None:
     """The connection is cut while the job writes events."""
     gate = tmp_path / "gate"
@@ -87,7 +87,7 @@ def seq_of(line: dict[str, Any]) -> int:
     return int(line["event"]["id"].rpartition("-")[2]) if "event" in line else 0
 
 
-def test_all_listeners_share_one_connection(served: Served, tmp_path: Path) -> None:
+def test_all_listeners_share_one_connection(served: LiveServer, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     with served.client() as web:
         job = enqueue(web, "video", gate=str(gate))["id"]
@@ -118,7 +118,7 @@ def test_listeners_continue_when_the_server_is_replaced(
     """The first server stops; the second has another port and the same jobs."""
     gate = tmp_path / "gate"
     with ExitStack() as stack:
-        first = stack.enter_context(serving(tmp_path, app=make(tmp_path)))
+        first = stack.enter_context(run_server(tmp_path, app=make(tmp_path)))
         proxy = stack.enter_context(Proxy(first.url))
         with first.client() as web:
             job = enqueue(web, "video", gate=str(gate))["id"]
@@ -127,7 +127,7 @@ def test_listeners_continue_when_the_server_is_replaced(
         first.stop()
         node.wait_for(lambda line: line.get("open") is False, "it notices")
         gate.touch()
-        second = stack.enter_context(serving(tmp_path, worker=True, app=make(tmp_path)))
+        second = stack.enter_context(run_server(tmp_path, worker=True, app=make(tmp_path)))
         proxy.target = second.url
         with second.client() as web:
             wait_for(web, job, "succeeded")
@@ -139,7 +139,7 @@ def test_listeners_continue_when_the_server_is_replaced(
 
 
 def test_many_jobs_share_one_connection_and_a_list_sends_snapshots(
-    served: Served, tmp_path: Path
+    served: LiveServer, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     with served.client() as web, Proxy(served.url) as proxy:

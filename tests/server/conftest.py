@@ -1,4 +1,4 @@
-"""A real server on a real socket, with a SQLite file, and clients that speak HTTP to it."""
+"""A server on a real socket with a SQLite file, and HTTP clients."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from windlass.server.uvicorn_server import UvicornServer
 from windlass.worker import Worker
 
 STREAM = {"Accept": "text/event-stream"}
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
 def exists(path: str) -> bool:
     return Path(path).exists()
 
 
-async def opened(gate: str) -> None:
-    """A file that a test makes, in another thread or process, when the task may go on."""
+async def wait_for_file(gate: str) -> None:
+    """Wait until a test creates this file, from another thread or process."""
     while not exists(gate):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
-def make_app(place: Path, url: str | None = None) -> Windlass:
-    """An app whose tasks do what tests need; on a SQLite file, unless another place is named."""
-    app = Windlass(url or f"sqlite:///{place / 'jobs.db'}", data=place / "data")
+def make_app(directory: Path, url: str | None = None) -> Windlass:
+    """Create an app with the tasks of the tests; on a SQLite file unless `url` is given."""
+    app = Windlass(url or f"sqlite:///{directory / 'jobs.db'}", data=directory / "data")
 
     @app.task(name="add")
     async def add(a: int, b: int = 0) -> int:
@@ -52,7 +52,7 @@ def make_app(place: Path, url: str | None = None) -> Windlass:
             ctx.log(f"line {number}")
             await ctx.flush()
         ctx.artifact("film", "file:///film.mp4", 7)
-        await opened(gate)
+        await wait_for_file(gate)
         ctx.stage("render")
         ctx.progress(50, "half")
         return {"file": "film.mp4"}
@@ -62,32 +62,32 @@ def make_app(place: Path, url: str | None = None) -> Windlass:
         raise ValueError(why)
 
     @app.task(name="stepped", max_retries=0)
-    async def stepped(ctx: Context, mended: str) -> str:
+    async def stepped(ctx: Context, success_file: str) -> str:
         async def piece() -> int:
             return 1
 
         await ctx.astep("first", piece)
-        if not exists(mended):
-            raise RuntimeError("not mended")
+        if not exists(success_file):
+            raise RuntimeError("the success file is missing")
         return "done"
 
     return app
 
 
 @dataclass
-class Served:
-    """A server at work in a thread. `stop` ends it as a signal would."""
+class LiveServer:
+    """A server in a thread. `stop` shuts it down like a signal."""
 
     app: Windlass
     url: str = ""
-    server: UvicornServer = field(init=False)
+    uvicorn: UvicornServer = field(init=False)
     workers: list[Worker] = field(default_factory=list)
     loop: asyncio.AbstractEventLoop = field(init=False)
     thread: Thread = field(init=False)
 
     @property
     def context(self) -> ServerContext:
-        context: ServerContext = self.server.config.app.state.server_context  # type: ignore[union-attr]
+        context: ServerContext = self.uvicorn.config.app.state.server_context  # type: ignore[union-attr]
         return context
 
     def client(
@@ -97,7 +97,7 @@ class Served:
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
         return httpx.Client(
-            base_url=self.url, headers=headers, timeout=PATIENCE, verify=False, **more
+            base_url=self.url, headers=headers, timeout=TIMEOUT, verify=False, **more
         )
 
     def key(self, *roles: Role, owner: str | None = None, team: str | None = None) -> str:
@@ -114,71 +114,71 @@ class Served:
         return self.app.sync.call(make())
 
     def stop(self) -> None:
-        self.server.should_exit = True
-        self.thread.join(PATIENCE)
+        self.uvicorn.should_exit = True
+        self.thread.join(TIMEOUT)
         assert not self.thread.is_alive()
 
 
 @contextmanager
-def serving(
-    place: Path,
+def run_server(
+    directory: Path,
     config: ServerConfig | None = None,
     *,
     worker: bool = False,
     app: Windlass | None = None,
     around: Callable[[FastAPI], FastAPI] = lambda api: api,
     grace: float = 5,
-) -> Iterator[Served]:
-    """`around` may put the server into an application with more to it."""
-    served = Served(make_app(place) if app is None else app)
+) -> Iterator[LiveServer]:
+    """Run a server inside the block. `around` may wrap the application."""
+    server = LiveServer(make_app(directory) if app is None else app)
     listening = Event()
 
     def started(url: str) -> None:
-        served.url = url
+        server.url = url
         listening.set()
 
     async def main() -> None:
-        served.loop = asyncio.get_running_loop()
-        api = served.app.asgi(config or ServerConfig(auth=AuthMode.LOCAL))
-        served.server = UvicornServer(around(api), "127.0.0.1", 0, grace=grace, on_started=started)
+        server.loop = asyncio.get_running_loop()
+        api = server.app.asgi(config or ServerConfig(auth=AuthMode.LOCAL))
+        server.uvicorn = UvicornServer(around(api), "127.0.0.1", 0, grace=grace, on_started=started)
         tasks = []
         if worker:
-            served.workers.append(
-                served.app.worker(WorkerConfig(poll_interval=0.02, sweep_interval=0.05, grace=0))
+            server.workers.append(
+                server.app.worker(WorkerConfig(poll_interval=0.02, sweep_interval=0.05, grace=0))
             )
-            tasks = [asyncio.create_task(one.run()) for one in served.workers]
-        await served.server.serve()
-        for one in served.workers:
-            one.stop()
+            tasks = [asyncio.create_task(item.run()) for item in server.workers]
+        await server.uvicorn.serve()
+        for item in server.workers:
+            item.stop()
         await asyncio.gather(*tasks)
-        await served.app.aclose()
+        await server.app.aclose()
 
-    served.thread = Thread(target=lambda: asyncio.run(main()))
-    served.thread.start()
+    server.thread = Thread(target=lambda: asyncio.run(main()))
+    server.thread.start()
     try:
-        assert listening.wait(PATIENCE)
-        yield served
+        assert listening.wait(TIMEOUT)
+        yield server
     finally:
-        served.stop()
+        server.stop()
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Open to this machine, shared by the tests of a file: to start one takes half a second."""
-    with serving(tmp_path_factory.mktemp("served")) as one:
-        yield one
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """A server without keys, shared by the tests of a file: a start takes half a second."""
+    with run_server(tmp_path_factory.mktemp("server")) as live_server:
+        yield live_server
 
 
 @pytest.fixture(scope="module")
-def working(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The same, with a worker in its process."""
-    with serving(tmp_path_factory.mktemp("working"), worker=True) as one:
-        yield one
+def server_with_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """A server without keys, with a worker in its process."""
+    with run_server(tmp_path_factory.mktemp("working"), worker=True) as live_server:
+        yield live_server
 
 
 @dataclass(frozen=True)
-class Said:
-    """One message of a stream, as a browser would take it."""
+class SseMessage:
+    """One message of a stream, parsed like in a browser."""
 
     type: str
     data: Any
@@ -190,8 +190,8 @@ class Said:
         return int(self.id.rpartition("-")[2])
 
 
-def messages(response: httpx.Response) -> Iterator[Said | str]:
-    """The messages of a stream as they come; a comment comes as a text."""
+def messages(response: httpx.Response) -> Iterator[SseMessage | str]:
+    """Yield the messages of a stream as they arrive; a comment as text."""
     fields: dict[str, str] = {}
     for line in response.iter_lines():
         if line.startswith(":"):
@@ -201,17 +201,17 @@ def messages(response: httpx.Response) -> Iterator[Said | str]:
             fields[name] = value
         else:
             if "data" in fields:
-                yield Said(fields["event"], json.loads(fields["data"]), fields.get("id"))
+                yield SseMessage(fields["event"], json.loads(fields["data"]), fields.get("id"))
             fields = {}
 
 
-def said(response: httpx.Response) -> list[Said]:
-    return [one for one in messages(response) if isinstance(one, Said)]
+def read_messages(response: httpx.Response) -> list[SseMessage]:
+    return [message for message in messages(response) if isinstance(message, SseMessage)]
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    """Look until it holds; absolute times decide nothing but when to give up."""
-    end = time.monotonic() + PATIENCE
+    """Poll until the condition holds; fail after TIMEOUT."""
+    end = time.monotonic() + TIMEOUT
     pause = 0.005
     while not (found := condition()):
         assert time.monotonic() < end, f"{what} did not happen"
@@ -222,11 +222,11 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 
 def enqueue(client: httpx.Client, task: str, options: dict[str, Any] | None = None,
             **arguments: Any) -> dict[str, Any]:  # fmt: skip
-    answer = client.post(
+    response = client.post(
         "/api/jobs", json={"task": task, "arguments": arguments, **(options or {})}
     )
-    assert answer.status_code in {200, 201}, answer.text
-    found: dict[str, Any] = answer.json()
+    assert response.status_code in {200, 201}, response.text
+    found: dict[str, Any] = response.json()
     return found
 
 

@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is one that was promised: never a fault of the server's own."""
+"""Malformed requests get documented responses, and never an internal error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.server.conftest import Served, enqueue
+from tests.server.conftest import LiveServer, enqueue
 
 from windlass.server.routes.route_table import ROUTES, Route
 
@@ -38,14 +38,13 @@ PARAMS = st.dictionaries(
     st.text(max_size=20) | KNOWN | st.integers().map(str),
     max_size=3,
 )
-FINITE_ROUTES = [
-    route for route in ROUTES if route.path != "/api/events"
-]  # whose streams have no end
+# Streams of lists never end.
+FINITE_ROUTES = [route for route in ROUTES if route.path != "/api/events"]
 
 
 @pytest.fixture
-def web(served: Served) -> Iterator[httpx.Client]:
-    with served.client() as client:
+def web(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
         yield client
 
 
@@ -57,7 +56,7 @@ def web(served: Served) -> Iterator[httpx.Client]:
 @given(
     route=st.sampled_from(FINITE_ROUTES), body=BODY, params=PARAMS, known=st.booleans(), name=TEXT
 )
-def test_nonsense_is_answered_as_promised(
+def test_random_requests_get_documented_responses(
     web: httpx.Client, *, route: Route, body: Any, params: dict[str, str], known: bool, name: str
 ) -> None:
     job = enqueue(web, "add", a=1)["id"] if known else str(uuid4())
@@ -66,17 +65,17 @@ def test_nonsense_is_answered_as_promised(
     path = path.replace("{name:path}", quoted)
     content = json.dumps(body).encode() if route.method == "POST" else None
     headers = {"Content-Type": "application/json"} if content is not None else {}
-    answer = web.request(route.method, path, params=params, content=content, headers=headers)
-    assert answer.status_code < 500, answer.text
+    response = web.request(route.method, path, params=params, content=content, headers=headers)
+    assert response.status_code < 500, response.text
     promised = {route.status, *route.responses, *route.problems, 400, 401, 404, 405, 422}
-    assert answer.status_code in promised
-    if answer.status_code >= 400:
-        told = answer.json()
-        assert answer.headers["content-type"] == "application/problem+json"
-        assert {"type", "title", "status", "detail", "advice", "code"} <= told.keys()
+    assert response.status_code in promised
+    if response.status_code >= 400:
+        result = response.json()
+        assert response.headers["content-type"] == "application/problem+json"
+        assert {"type", "title", "status", "detail", "advice", "code"} <= result.keys()
 
 
-def test_half_a_character_is_told_and_not_stumbled_over(web: httpx.Client) -> None:
+def test_lone_surrogates_are_rejected_with_a_problem(web: httpx.Client) -> None:
     bodies = [
         {"task": "\ud800"},
         {"\ud800": 1},
@@ -86,6 +85,6 @@ def test_half_a_character_is_told_and_not_stumbled_over(web: httpx.Client) -> No
     ]
     for body in bodies:
         headers = {"Content-Type": "application/json"}
-        answer = web.post("/api/jobs", content=json.dumps(body).encode(), headers=headers)
-        assert answer.status_code in {400, 422}, body
-        assert answer.json()["detail"]
+        response = web.post("/api/jobs", content=json.dumps(body).encode(), headers=headers)
+        assert response.status_code in {400, 422}, body
+        assert response.json()["detail"]

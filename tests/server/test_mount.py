@@ -1,4 +1,4 @@
-"""The server inside another application, and the packages that it does not load before."""
+"""The server inside another application, and its lazy imports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import httpx
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from tests.server.conftest import PATIENCE, STREAM, enqueue, make_app, said, until
+from tests.server.conftest import STREAM, TIMEOUT, enqueue, make_app, read_messages, until
 
 from windlass import Windlass
 from windlass.server.config import AuthMode, ServerConfig
@@ -26,16 +26,16 @@ OPEN = ServerConfig(auth=AuthMode.OPEN)
 
 
 @contextmanager
-def running(api: FastAPI) -> Iterator[httpx.Client]:
-    """By a plain uvicorn, as anybody would run it."""
+def run_uvicorn(api: FastAPI) -> Iterator[httpx.Client]:
+    """Run the application in a plain uvicorn server."""
     server = uvicorn.Server(uvicorn.Config(api, port=0, log_config=None))
     thread = Thread(target=server.run)
     thread.start()
     try:
-        until(lambda: server.started, "it listens")
+        until(lambda: server.started, "the server listens")
         port = server.servers[0].sockets[0].getsockname()[1]
         with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, verify=False
+            base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT, verify=False
         ) as web:
             yield web
     finally:
@@ -45,49 +45,51 @@ def running(api: FastAPI) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[Windlass]:
-    made = make_app(tmp_path)
-    yield made
-    made.close()
+    created = make_app(tmp_path)
+    yield created
+    created.close()
 
 
-def own() -> FastAPI:
+def host_app() -> FastAPI:
     api = FastAPI()
 
     @api.get("/mine")
-    async def mine() -> dict[str, str]:
-        return {"it": "works"}
+    async def host_route() -> dict[str, str]:
+        return {"status": "ok"}
 
     return api
 
 
 def check(web: httpx.Client, prefix: str) -> None:
-    assert web.get("/mine").json() == {"it": "works"}
-    answer = web.post(f"{prefix}/api/jobs", json={"task": "add", "arguments": {"a": 1}})
-    assert answer.status_code == 201
-    job = web.get(answer.headers["location"]).json()
+    assert web.get("/mine").json() == {"status": "ok"}
+    reply_response = web.post(f"{prefix}/api/jobs", json={"task": "add", "arguments": {"a": 1}})
+    assert reply_response.status_code == 201
+    job = web.get(reply_response.headers["location"]).json()
     assert web.post(f"{prefix}/api/jobs/{job['id']}/cancel").json()["status"] == "canceled"
     with web.stream("GET", f"{prefix}/api/jobs/{job['id']}/events", headers=STREAM) as response:
-        assert [one.seq for one in said(response)] == [1, 2, 3]
+        assert [message.seq for message in read_messages(response)] == [1, 2, 3]
     wrong = web.post(f"{prefix}/api/jobs", json={"task": "add", "arguments": {}})
     assert wrong.status_code == 422
     assert wrong.headers["content-type"] == "application/problem+json"
     assert web.get(f"{prefix}/api/jobs/x").status_code == 422
 
 
-def test_it_is_mounted_in_another_application(app: Windlass) -> None:
-    api = own()
+def test_the_app_can_be_mounted_in_another_application(app: Windlass) -> None:
+    api = host_app()
     api.mount("/windlass", app.asgi(OPEN))
-    with running(api) as web:
+    with run_uvicorn(api) as web:
         check(web, "/windlass")
         assert web.get("/windlass/nothing").json()["code"] == "no_route"
 
 
-def test_its_routes_are_included_in_another_application(app: Windlass) -> None:
-    api = own()
+def test_the_router_can_be_included_in_another_application(app: Windlass) -> None:
+    api = host_app()
     api.include_router(app.router(OPEN))
-    with running(api) as web:
+    with run_uvicorn(api) as web:
         check(web, "")
-        assert web.get("/nothing").json() == {"detail": "Not Found"}  # what is not ours stays so
+        assert web.get("/nothing").json() == {
+            "detail": "Not Found"
+        }  # other paths keep their error format
         document = web.get("/openapi.json").json()
         assert {"/mine", "/api/jobs"} <= document["paths"].keys()
 
@@ -95,41 +97,41 @@ def test_its_routes_are_included_in_another_application(app: Windlass) -> None:
 def test_two_apps_in_one_process_keep_their_jobs_apart(app: Windlass, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = make_app(tmp_path / "other")
-    api = own()
+    api = host_app()
     api.include_router(app.router(OPEN), prefix="/one")
     api.include_router(other.router(OPEN), prefix="/two")
-    with running(api) as web:
+    with run_uvicorn(api) as web:
         web.post("/one/api/jobs", json={"task": "add", "arguments": {"a": 1}})
         assert len(web.get("/one/api/jobs").json()["jobs"]) == 1
         assert web.get("/two/api/jobs").json()["jobs"] == []
     other.close()
 
 
-def test_unless_told_otherwise_it_asks_for_keys(app: Windlass) -> None:
-    api = own()
+def test_keys_are_required_by_default(app: Windlass) -> None:
+    api = host_app()
     api.include_router(app.router())
     api.mount("/windlass", app.asgi())
-    with running(api) as web:
+    with run_uvicorn(api) as web:
         assert web.get("/api/jobs").status_code == 401
         assert web.get("/windlass/api/jobs").status_code == 401
 
 
-def test_what_middleware_refuses_is_not_enqueued(app: Windlass) -> None:
+def test_a_job_rejected_by_middleware_is_not_enqueued(app: Windlass) -> None:
     @app.middleware
     def guard(new_job: Any) -> Any:
         if b"13" in new_job.payload:
             raise ValueError("unlucky")
         return new_job
 
-    with running(app.asgi(OPEN)) as web:
+    with run_uvicorn(app.asgi(OPEN)) as web:
         enqueue(web, "add", a=1)
-        answer = web.post("/api/jobs", json={"task": "add", "arguments": {"a": 13}})
-        assert (answer.status_code, answer.json()["code"]) == (500, "internal")
-        assert "unlucky" not in answer.text  # what is not meant for callers stays here
+        response = web.post("/api/jobs", json={"task": "add", "arguments": {"a": 13}})
+        assert (response.status_code, response.json()["code"]) == (500, "internal")
+        assert "unlucky" not in response.text  # the message of the exception stays private
         assert len(web.get("/api/jobs").json()["jobs"]) == 1
 
 
-def test_without_fastapi_the_message_says_what_to_install(tmp_path: Path) -> None:
+def test_without_fastapi_the_error_names_the_package_to_install(tmp_path: Path) -> None:
     code = """
 import sys
 sys.modules["fastapi"] = None
@@ -149,7 +151,7 @@ app.close()
     )
 
 
-def test_the_command_line_loads_no_web_package_until_it_serves(tmp_path: Path) -> None:
+def test_the_command_line_does_not_import_web_packages(tmp_path: Path) -> None:
     code = """
 import json, sys
 import windlass.cli
@@ -182,7 +184,7 @@ uvicorn.run(api, port=int(sys.argv[2]), log_level="warning")
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
-def test_somebody_elses_server_stops_though_a_stream_is_open(
+def test_an_embedding_server_stops_with_open_streams(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     port = free_port()
@@ -190,16 +192,18 @@ def test_somebody_elses_server_stops_though_a_stream_is_open(
     with subprocess.Popen(arguments) as process:
         try:
             base = f"http://127.0.0.1:{port}/jobs"
-            with httpx.Client(base_url=base, timeout=PATIENCE, verify=False) as web:
-                until(lambda: answers(web), "it listens")
+            with httpx.Client(base_url=base, timeout=TIMEOUT, verify=False) as web:
+                until(lambda: answers(web), "the server listens")
                 job = enqueue(web, "add", {"hold": True}, a=1)
                 path = f"/api/jobs/{job['id']}/events"
                 with web.stream("GET", path, headers=STREAM) as response:
                     lines = response.iter_lines()
-                    assert any(line.startswith("data:") for line in lines)  # up to the first event
+                    assert any(
+                        line.startswith("data:") for line in lines
+                    )  # the first event arrives
                     process.send_signal(number)
-                    assert not any(line.startswith("data:") for line in lines)  # and it ends
-            process.wait(PATIENCE)
+                    assert not any(line.startswith("data:") for line in lines)  # the stream ends
+            process.wait(TIMEOUT)
         finally:
             process.kill()
 
@@ -212,6 +216,6 @@ def answers(web: httpx.Client) -> bool:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port: int = one.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port: int = sock.getsockname()[1]
         return port

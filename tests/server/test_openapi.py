@@ -1,11 +1,11 @@
-"""The OpenAPI document is true: schemathesis asks all that it promises, and much that it does not.
+"""The server conforms to its OpenAPI document: schemathesis sends valid and invalid requests.
 
-Its checks: no fault of the server's own, no answer, content type, header or body that is not in the
-document, no method and no data beyond it that are taken, nobody let in without a key. One is left
-out: that all data of the right form are taken. A form cannot say which tasks there are, or that two
-fields exclude each other; such are refused with 422, and the document promises that.
+It checks that there is no internal error, no undocumented status, content type, header or body, no
+accepted undocumented method or data, and no access without a key. One check is excluded: that all
+data of a valid schema are accepted. A schema cannot express which tasks exist, or that two fields
+exclude each other. Such requests get 422, as documented.
 
-`GET /api/events` is not asked: its answers have no end. Its tests are test_stream and test_many.
+`GET /api/events` is excluded, because its streams never end: see streaming/test_feeds.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import ignored_auth, positive_data_acceptance
 from schemathesis.generation.stateful.state_machine import APIStateMachine
-from tests.server.conftest import Served, make_app, serving
+from tests.server.conftest import LiveServer, make_app, run_server
 
 from windlass import Windlass
 from windlass.server.auth.api_keys import Role
@@ -31,87 +31,87 @@ from windlass.server.config import AuthMode, ServerConfig
 from windlass.stores.memory.data import MemoryData
 
 EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
-ENDLESS = "/api/events"
-BEYOND_FORM = [positive_data_acceptance]
-QUIETLY: dict[str, Any] = {
+STREAM_PATH = "/api/events"
+EXCLUDED_CHECKS = [positive_data_acceptance]
+SETTINGS: dict[str, Any] = {
     "deadline": None,
     "database": None,
     "derandomize": EFFORT == 1,
     "suppress_health_check": list(HealthCheck),
-    "phases": [Phase.generate],  # what it finds is small enough
+    "phases": [Phase.generate],  # failures are small without shrinking
 }
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     config = ServerConfig(auth=AuthMode.KEYS, rate=0, auth_failure_burst=1e9)
-    with serving(tmp_path_factory.mktemp("schema"), config) as one:
-        yield one
+    with run_server(tmp_path_factory.mktemp("schema"), config) as live_server:
+        yield live_server
 
 
-def document(served: Served, key: str) -> Any:
+def document(server: LiveServer, key: str) -> Any:
     headers = {"Authorization": f"Bearer {key}"}
-    schema = schemathesis.openapi.from_url(f"{served.url}/api/openapi.json", headers=headers)
-    return schema.exclude(path=ENDLESS)
+    schema = schemathesis.openapi.from_url(f"{server.url}/api/openapi.json", headers=headers)
+    return schema.exclude(path=STREAM_PATH)
 
 
-# All of what each may do, and most of what it may not.
-WHO = [(Role.ADMIN, None, 3), (Role.OPERATOR, "alice", 1), (Role.WORKER, None, 1)]
+# Role, owner, and number of examples.
+CALLERS = [(Role.ADMIN, None, 3), (Role.OPERATOR, "alice", 1), (Role.WORKER, None, 1)]
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-@pytest.mark.parametrize(("role", "owner", "examples"), WHO)
-def test_every_route_answers_as_its_document_says(
-    asked: Served, role: Role, owner: str | None, examples: int, mode: GenerationMode
+@pytest.mark.parametrize(("role", "owner", "examples"), CALLERS)
+def test_every_route_responds_as_documented(
+    server: LiveServer, role: Role, owner: str | None, examples: int, mode: GenerationMode
 ) -> None:
-    key = asked.key(role, owner=owner)
+    key = server.key(role, owner=owner)
     headers = {"Authorization": f"Bearer {key}"}
     with requests.Session() as session:
-        for found in document(asked, key).get_all_operations():
+        for found in document(server, key).get_all_operations():
             operation = found.ok()
 
-            @settings(max_examples=examples * EFFORT, **QUIETLY)
+            @settings(max_examples=examples * EFFORT, **SETTINGS)
             @given(case=operation.as_strategy(generation_mode=mode))
             def check(case: schemathesis.Case[Any]) -> None:
                 case.call_and_validate(
-                    session=session, headers=headers, excluded_checks=BEYOND_FORM
+                    session=session, headers=headers, excluded_checks=EXCLUDED_CHECKS
                 )
 
             try:
                 check()
-            except Unsatisfiable:  # nothing can be wrong about what takes nothing
+            except Unsatisfiable:  # an operation without input has no invalid input
                 assert mode is GenerationMode.NEGATIVE, operation.label
 
 
-LINKED = {  # by their beginnings: what must have been done well in the end
+LINKED = {  # operations that must succeed, by resource
     "jobs": {"POST /api/jobs", "GET /api/jobs/{id}", "POST /api/jobs/{id}/cancel"},
     "schedules": {"POST /api/schedules", "GET /api/schedules/{name}"},
     "keys": {"POST /api/keys", "DELETE /api/keys/{id}"},
 }
-MAKING: dict[str, dict[str, Any]] = {
+CREATE_BODIES: dict[str, dict[str, Any]] = {
     "POST /api/jobs": {},
     "POST /api/schedules": {"every": "1h"},
 }
 
 
 @pytest.mark.parametrize("noun", list(LINKED))
-def test_what_was_made_can_be_followed_by_its_links(tmp_path: Path, noun: str) -> None:
-    """From an empty store each time, and open, so that the same requests have the same answers."""
+def test_created_resources_can_be_read_through_their_links(tmp_path: Path, noun: str) -> None:
+    """Each run starts with an empty store and needs no key, so that it is deterministic."""
     app = make_app(tmp_path, "memory:")
-    with serving(tmp_path, ServerConfig(auth=AuthMode.OPEN, rate=0), app=app) as served:
-        schema = schemathesis.openapi.from_url(f"{served.url}/api/openapi.json")
+    with run_server(tmp_path, ServerConfig(auth=AuthMode.OPEN, rate=0), app=app) as server:
+        schema = schemathesis.openapi.from_url(f"{server.url}/api/openapi.json")
         schema.config.generation.update(modes=[GenerationMode.POSITIVE])
-        schema.config.phases.stateful.inference.algorithms = []  # by the links that it tells of
+        schema.config.phases.stateful.inference.algorithms = []  # use only the documented links
         linked = schema.include(path_regex=rf"^/api/{noun}(/\{{.*)?$")
-        machine = following(app, linked.as_state_machine())
-        machine.run(settings=settings(max_examples=30 * EFFORT, stateful_step_count=8, **QUIETLY))
-    good = {label for label, status in machine.seen if status < 300}
-    assert good >= LINKED[noun], sorted(machine.seen)
+        machine = stateful_machine(app, linked.as_state_machine())
+        machine.run(settings=settings(max_examples=30 * EFFORT, stateful_step_count=8, **SETTINGS))
+    succeeded = {label for label, status in machine.seen if status < 300}
+    assert succeeded >= LINKED[noun], sorted(machine.seen)
 
 
-def following(app: Windlass, machine: type[APIStateMachine]) -> Any:
-    class Following(machine):  # type: ignore[misc, valid-type]
+def stateful_machine(app: Windlass, machine: type[APIStateMachine]) -> Any:
+    class StatefulMachine(machine):  # type: ignore[misc, valid-type]
         seen: ClassVar[set[tuple[str, int]]] = set()
 
         def setup(self) -> None:
@@ -119,18 +119,18 @@ def following(app: Windlass, machine: type[APIStateMachine]) -> Any:
             vars(data).update(vars(MemoryData(data.clock)))
 
         def before_call(self, case: schemathesis.Case[Any]) -> None:
-            """Of a hundred random names none is a task's, and no word is a length of time."""
+            """Use an existing task and a valid interval: random values would never match."""
             label, body = case.operation.label, case.body
-            case.headers.pop("Authorization", None)  # which are nonsense, and not asked for
+            case.headers.pop("Authorization", None)  # random, and not required
             case.cookies.clear()
-            if label in MAKING and isinstance(body, dict) and "task" in body:
+            if label in CREATE_BODIES and isinstance(body, dict) and "task" in body:
                 kept = {name: body[name] for name in body if name in {"hold", "name"}}
-                case.body = kept | {"task": "add", "arguments": {"a": 1}} | MAKING[label]
+                case.body = kept | {"task": "add", "arguments": {"a": 1}} | CREATE_BODIES[label]
 
         def after_call(self, response: Any, case: schemathesis.Case[Any]) -> None:
             self.seen.add((case.operation.label, response.status_code))
 
         def validate_response(self, response: Any, case: schemathesis.Case[Any], **_: Any) -> None:
-            case.validate_response(response, excluded_checks=[*BEYOND_FORM, ignored_auth])
+            case.validate_response(response, excluded_checks=[*EXCLUDED_CHECKS, ignored_auth])
 
-    return Following
+    return StatefulMachine

@@ -1,4 +1,4 @@
-"""Too much, too deep, too long, too slow: each is refused as such, and the server stays well."""
+"""Limits of requests: size, nesting, number of items, and time."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.conftest import PATIENCE, STREAM, Served, enqueue, make_app, serving
-from tests.server.test_mount import own, running
+from tests.server.conftest import STREAM, TIMEOUT, LiveServer, enqueue, make_app, run_server
+from tests.server.test_mount import host_app, run_uvicorn
 
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.server.uvicorn_server import MAX_HEAD
 
 JSON = {"Content-Type": "application/json"}
-SMALL = ServerConfig(auth=AuthMode.OPEN, max_body=100_000, max_json_depth=10, max_batch=20)
-HASTY = ServerConfig(auth=AuthMode.LOCAL, read_timeout=0.3, keepalive=0.2)
+SMALL_LIMITS = ServerConfig(auth=AuthMode.OPEN, max_body=100_000, max_json_depth=10, max_batch=20)
+SHORT_TIMEOUTS = ServerConfig(auth=AuthMode.LOCAL, read_timeout=0.3, keepalive=0.2)
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("small"), SMALL) as one:
-        yield one
+def limited_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with run_server(tmp_path_factory.mktemp("small"), SMALL_LIMITS) as live_server:
+        yield live_server
 
 
 @pytest.fixture(scope="module")
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("hasty"), HASTY) as one:
-        yield one
-        with one.client() as client:
+def short_timeout_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with run_server(tmp_path_factory.mktemp("hasty"), SHORT_TIMEOUTS) as live_server:
+        yield live_server
+        with live_server.client() as client:
             assert client.get("/healthz").status_code == 200
 
 
 @pytest.fixture
-def web(small: Served) -> Iterator[httpx.Client]:
-    """Which finds the server well after each test."""
-    with small.client() as client:
+def web(limited_server: LiveServer) -> Iterator[httpx.Client]:
+    """A client; after each test, the server still enqueues jobs."""
+    with limited_server.client() as client:
         yield client
         assert enqueue(client, "add", a=1)["state"] == "queued"
 
 
 @contextmanager
-def wire(small: Served) -> Iterator[socket.socket]:
-    place = httpx.URL(small.url)
-    with closing(socket.create_connection((place.host, place.port), PATIENCE)) as sock:
+def connect(limited_server: LiveServer) -> Iterator[socket.socket]:
+    place = httpx.URL(limited_server.url)
+    with closing(socket.create_connection((place.host, place.port), TIMEOUT)) as sock:
         yield sock
 
 
-def told(answer: httpx.Response) -> tuple[int, str]:
+def problem(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["code"]
 
 
-def all_of(sock: socket.socket) -> bytes:
-    """What the server says before it ends the connection, in whatever way."""
+def read_all(sock: socket.socket) -> bytes:
+    """Read until the server closes or resets the connection."""
     found = b""
     try:
         while piece := sock.recv(65536):
@@ -68,31 +68,33 @@ def all_of(sock: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("path", ["/api/jobs", "/api/jobs/batch", "/api/schedules", "/api/keys",
                                   "/api/worker/claim", "/api/jobs/actions"])  # fmt: skip
-def test_a_body_that_is_too_large_is_refused_on_every_route(web: httpx.Client, path: str) -> None:
+def test_a_body_that_is_too_large_is_rejected_on_every_route(web: httpx.Client, path: str) -> None:
     body = json.dumps({"task": "x" * 200_000}).encode()
-    assert told(web.post(path, content=body, headers=JSON)) == (413, "too_large")
-    pieces = (b"[" * 10_000 for _ in range(20))  # whose length nobody knows before
-    assert told(web.post(path, content=pieces, headers=JSON)) == (413, "too_large")
+    assert problem(web.post(path, content=body, headers=JSON)) == (413, "too_large")
+    pieces = (b"[" * 10_000 for _ in range(20))  # chunked, without Content-Length
+    assert problem(web.post(path, content=pieces, headers=JSON)) == (413, "too_large")
 
 
 @pytest.mark.parametrize(("header", "status"), [("X: y", 413), ("Authorization: Bearer z", 401)])
-def test_who_is_refused_in_the_middle_is_heard_out_and_gets_the_answer(
-    small: Served, web: httpx.Client, header: str, status: int
+def test_the_rest_of_a_rejected_body_is_drained_before_the_response(
+    limited_server: LiveServer, web: httpx.Client, header: str, status: int
 ) -> None:
-    """The connection of HTTP/1.0, as of nginx, ends with the answer: too early is a reset."""
-    much = 16 * 1024 * 1024
-    with wire(small) as sock:
+    """nginx uses HTTP/1.0: a close before the whole body is received resets the connection."""
+    size = 16 * 1024 * 1024
+    with connect(limited_server) as sock:
         sock.sendall(
             f"POST /api/jobs HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"{header}\r\nContent-Length: {much}\r\n\r\n".encode()
+            f"{header}\r\nContent-Length: {size}\r\n\r\n".encode()
         )
         for _ in range(16):
-            sock.sendall(b" " * (much // 16))
-        assert all_of(sock).startswith(f"HTTP/1.1 {status}".encode())
+            sock.sendall(b" " * (size // 16))
+        assert read_all(sock).startswith(f"HTTP/1.1 {status}".encode())
 
 
-def test_a_length_that_is_said_is_enough_to_be_refused(small: Served, web: httpx.Client) -> None:
-    with wire(small) as sock:
+def test_a_content_length_that_is_too_large_is_rejected_at_once(
+    limited_server: LiveServer, web: httpx.Client
+) -> None:
+    with connect(limited_server) as sock:
         sock.sendall(
             b"POST /api/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 99999999999\r\n\r\n"
@@ -101,11 +103,13 @@ def test_a_length_that_is_said_is_enough_to_be_refused(small: Served, web: httpx
 
 
 @pytest.mark.parametrize(("opening", "closing_"), [("[", "]"), ('{"a":', "}")])
-def test_json_that_is_too_deep_is_refused(web: httpx.Client, opening: str, closing_: str) -> None:
+def test_json_that_is_nested_too_deeply_is_rejected(
+    web: httpx.Client, opening: str, closing_: str
+) -> None:
     for depth in (11, 15_000):
         deep = opening * depth + "1" + closing_ * depth
         body = f'{{"task": "add", "arguments": {{"a": {deep}}}}}'
-        assert told(web.post("/api/jobs", content=body, headers=JSON)) == (400, "bad_request")
+        assert problem(web.post("/api/jobs", content=body, headers=JSON)) == (400, "bad_request")
 
 
 BATCHES: list[tuple[str, dict[str, Any]]] = [
@@ -120,74 +124,78 @@ BATCHES: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("path", "body"), BATCHES)
-def test_a_batch_that_is_too_long_is_refused(
+def test_a_batch_that_is_too_long_is_rejected(
     web: httpx.Client, path: str, body: dict[str, Any]
 ) -> None:
-    assert told(web.post(path, json=body)) == (422, "invalid_argument")
+    assert problem(web.post(path, json=body)) == (422, "invalid_argument")
 
 
-def test_a_list_by_too_many_names_is_refused(web: httpx.Client) -> None:
+def test_a_filter_with_too_many_values_is_rejected(web: httpx.Client) -> None:
     names: list[tuple[str, Any]] = [("queue", f"q{n}") for n in range(101)]
-    assert told(web.get("/api/jobs", params=names)) == (422, "invalid_argument")
+    assert problem(web.get("/api/jobs", params=names)) == (422, "invalid_argument")
     jobs = ",".join(f"01890a5d-ac96-774b-bcce-b3020{n:07d}:0" for n in range(101))
-    answer = web.get("/api/events", params={"after": jobs}, headers=STREAM)
-    assert told(answer) == (422, "invalid_argument")
+    response = web.get("/api/events", params={"after": jobs}, headers=STREAM)
+    assert problem(response) == (422, "invalid_argument")
 
 
-def test_to_name_something_twice_is_no_mistake(web: httpx.Client) -> None:
+def test_repeated_filter_values_are_allowed(web: httpx.Client) -> None:
     twice = {"state": ["queued", "queued"], "queue": ["q", "q"]}
     assert web.get("/api/jobs", params=twice).status_code == 200
     key = {"name": "k", "roles": ["viewer", "viewer"], "expiresIn": "-"}
-    assert told(web.post("/api/keys", json=key)) == (422, "invalid_argument")
+    assert problem(web.post("/api/keys", json=key)) == (422, "invalid_argument")
     same = {"task": ["t"] * 101}
-    assert told(web.get("/api/jobs", params=same)) == (422, "invalid_argument")
+    assert problem(web.get("/api/jobs", params=same)) == (422, "invalid_argument")
 
 
-def test_thousands_of_parameters_are_told_as_one_mistake(web: httpx.Client) -> None:
+def test_thousands_of_parameters_cause_one_error(web: httpx.Client) -> None:
     names = "&".join(f"x{n}" for n in range(5000))
-    assert told(web.get(f"/api/jobs?{names}")) == (400, "bad_request")
-    assert told(web.get("/api/jobs?x&y")) == (422, "invalid_argument")
+    assert problem(web.get(f"/api/jobs?{names}")) == (400, "bad_request")
+    assert problem(web.get("/api/jobs?x&y")) == (422, "invalid_argument")
 
 
-@pytest.mark.parametrize("where", ["address", "query", "header", "headers", "line"])
-def test_a_head_that_is_too_large_is_refused(small: Served, web: httpx.Client, where: str) -> None:
-    much = b"x" * (2 * MAX_HEAD)
+@pytest.mark.parametrize("where", ["path", "query", "header", "headers", "line"])
+def test_a_request_head_that_is_too_large_is_rejected(
+    limited_server: LiveServer, web: httpx.Client, where: str
+) -> None:
+    size = b"x" * (2 * MAX_HEAD)
     head = {
-        "address": b"GET /" + much + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        "query": b"GET /api/jobs?" + much + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        "header": b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + much + b"\r\n\r\n",
+        "path": b"GET /" + size + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "query": b"GET /api/jobs?" + size + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "header": b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + size + b"\r\n\r\n",
         "headers": b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * MAX_HEAD + b"\r\n",
-        "line": much,
+        "line": size,
     }[where]
-    with wire(small) as sock:
+    with connect(limited_server) as sock:
         try:
             sock.sendall(head)
         except (BrokenPipeError, ConnectionResetError):
-            return  # it was cut off while it was being told
-        answer = all_of(sock)
-        assert answer.startswith(b"HTTP/1.1 400") or answer == b""
+            return  # the server closed the connection during the send
+        response = read_all(sock)
+        assert response.startswith(b"HTTP/1.1 400") or response == b""
 
 
-@pytest.mark.parametrize("said", [b"", b"GET /api/jobs HTTP/1.1\r\nHost: loc"])
-def test_a_head_that_does_not_come_is_not_waited_for(hasty: Served, said: bytes) -> None:
-    with wire(hasty) as sock:
-        sock.sendall(said)
-        assert all_of(sock) == b""
+@pytest.mark.parametrize("partial_head", [b"", b"GET /api/jobs HTTP/1.1\r\nHost: loc"])
+def test_a_connection_without_a_request_head_times_out(
+    short_timeout_server: LiveServer, partial_head: bytes
+) -> None:
+    with connect(short_timeout_server) as sock:
+        sock.sendall(partial_head)
+        assert read_all(sock) == b""
 
 
-def test_a_second_head_that_does_not_come_is_not_waited_for_either(hasty: Served) -> None:
-    with wire(hasty) as sock:
+def test_an_incomplete_second_request_head_times_out(short_timeout_server: LiveServer) -> None:
+    with connect(short_timeout_server) as sock:
         sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert sock.recv(65536).startswith(b"HTTP/1.1 200")
         sock.sendall(b"GET /api/jobs HT")
-        assert b"HTTP" not in all_of(sock)
+        assert b"HTTP" not in read_all(sock)
 
 
 def trickle(sock: socket.socket) -> bytes:
-    """One byte after another, until the server has enough of it; what it said meanwhile."""
+    """Send single bytes until the server disconnects; return its response."""
     sock.settimeout(0.02)
     found = b""
-    for _ in range(round(PATIENCE / 0.02)):
+    for _ in range(round(TIMEOUT / 0.02)):
         try:
             sock.sendall(b" ")
             piece = sock.recv(65536)
@@ -198,60 +206,62 @@ def trickle(sock: socket.socket) -> bytes:
             continue
         except (BrokenPipeError, ConnectionResetError):
             return found
-    raise AssertionError("it was listened to for ever")
+    raise AssertionError("the server never closed the connection")
 
 
-def test_a_body_that_trickles_is_cut(hasty: Served) -> None:
-    with wire(hasty) as sock:
+def test_a_body_sent_too_slowly_times_out(short_timeout_server: LiveServer) -> None:
+    with connect(short_timeout_server) as sock:
         sock.sendall(
             b"POST /api/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 90000\r\n\r\n"
         )
-        answer = trickle(sock)
-        assert answer.startswith(b"HTTP/1.1 408")
-        assert b'"code":"request_timeout"' in answer
+        response = trickle(sock)
+        assert response.startswith(b"HTTP/1.1 408")
+        assert b'"code":"request_timeout"' in response
 
 
-def test_who_goes_on_after_the_answer_is_cut(hasty: Served) -> None:
-    """The address takes no body: the answer comes at once, and the rest is nobody's business."""
-    with wire(hasty) as sock:
+def test_a_client_that_keeps_sending_after_the_response_is_disconnected(
+    short_timeout_server: LiveServer,
+) -> None:
+    """The path does not exist: the 404 response does not wait for the body."""
+    with connect(short_timeout_server) as sock:
         sock.sendall(
             b"POST /api/nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000\r\n\r\n"
         )
         assert trickle(sock).startswith(b"HTTP/1.1 404")
 
 
-def test_who_is_well_is_not_cut(hasty: Served) -> None:
-    """A stream lasts longer than anybody's patience with a request."""
-    with hasty.client() as web:
+def test_a_stream_outlasts_the_read_timeout(short_timeout_server: LiveServer) -> None:
+    """Several keepalives arrive after `read_timeout`."""
+    with short_timeout_server.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)
         with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
-            beats = (line for line in response.iter_lines() if line.startswith(": keepalive"))
+            keepalives = (line for line in response.iter_lines() if line.startswith(": keepalive"))
             for _ in range(4):
-                next(beats)
+                next(keepalives)
 
 
-def test_a_crowd_that_says_nothing_keeps_nobody_out(hasty: Served) -> None:
-    place = httpx.URL(hasty.url)
-    with ExitStack() as stack, hasty.client() as web:
-        crowd = [
-            stack.enter_context(socket.create_connection((place.host, place.port), PATIENCE))
+def test_idle_connections_do_not_block_other_clients(short_timeout_server: LiveServer) -> None:
+    place = httpx.URL(short_timeout_server.url)
+    with ExitStack() as stack, short_timeout_server.client() as web:
+        idle_connections = [
+            stack.enter_context(socket.create_connection((place.host, place.port), TIMEOUT))
             for _ in range(200)
         ]
         assert web.get("/healthz").status_code == 200
-        assert all(all_of(sock) == b"" for sock in crowd)
+        assert all(read_all(sock) == b"" for sock in idle_connections)
 
 
-def test_there_is_no_websocket(web: httpx.Client) -> None:
+def test_websocket_upgrades_are_ignored(web: httpx.Client) -> None:
     upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
     assert web.get("/healthz", headers=upgrade).status_code == 200
 
 
 def test_a_mounted_server_has_the_same_limits(tmp_path: Path) -> None:
     app = make_app(tmp_path)
-    api = own()
+    api = host_app()
     api.mount("/windlass", app.asgi(ServerConfig(auth=AuthMode.OPEN, max_body=1000)))
-    with running(api) as web:
-        answer = web.post("/windlass/api/jobs", json={"task": "x" * 2000})
-        assert told(answer) == (413, "too_large")
+    with run_uvicorn(api) as web:
+        response = web.post("/windlass/api/jobs", json={"task": "x" * 2000})
+        assert problem(response) == (413, "too_large")
     app.close()

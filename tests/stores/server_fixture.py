@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.server.conftest import PATIENCE, Served, serving
+from tests.server.conftest import TIMEOUT, LiveServer, run_server
 
 from windlass import Windlass
 from windlass.server.config import AuthMode, ServerConfig
@@ -18,21 +18,21 @@ OPEN = ServerConfig(auth=AuthMode.OPEN)
 
 
 @contextmanager
-def server(place: Path, config: ServerConfig = OPEN) -> Iterator[Served]:
-    with serving(place, config, app=Windlass("memory:", data=place)) as one:
+def server(place: Path, config: ServerConfig = OPEN) -> Iterator[LiveServer]:
+    with run_server(place, config, app=Windlass("memory:", data=place)) as one:
         yield one
 
 
 @contextmanager
-def standing_in(served: Served, store: Store, place: Path) -> Iterator[Callable[[], HttpStore]]:
+def standing_in(served: LiveServer, store: Store, place: Path) -> Iterator[Callable[[], HttpStore]]:
     """Serve this store inside the block. Yields a function that opens it over HTTP."""
     with served.app.replace_store(store, place):
         try:
             yield lambda: HttpStore(HttpConfig(url=served.url))
         finally:
-            asyncio.run_coroutine_threadsafe(_close_store(served), served.loop).result(PATIENCE)
+            asyncio.run_coroutine_threadsafe(_close_store(served), served.loop).result(TIMEOUT)
 
 
-async def _close_store(served: Served) -> None:
+async def _close_store(served: LiveServer) -> None:
     await served.context.wakeups.close()
     await served.app.client().store.close()

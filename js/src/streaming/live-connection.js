@@ -212,7 +212,7 @@ export class LiveConnection {
       if (watch !== undefined) list.push(watch.query);
       watch?.start();
     }
-    return ["/api/events", { each: true, after: after.join(",") || undefined, list }];
+    return ["/api/events", { reportErrors: true, after: after.join(",") || undefined, list }];
   }
 
   /**

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
@@ -11,12 +13,12 @@ from starlette.exceptions import HTTPException
 
 from windlass.core.version import version
 from windlass.server import dashboard
-from windlass.server.auth.authenticator import Permission
+from windlass.server.auth.permissions import Permission
 from windlass.server.auth.sessions import COOKIE
 from windlass.server.config import ServerConfig
 from windlass.server.context import ServedApp, ServerContext
-from windlass.server.middleware import SECURITY_HEADERS, protected_route_class
-from windlass.server.problems import problem_response, problem_responses
+from windlass.server.problem_details import problem_response, problem_responses
+from windlass.server.protected_route import SECURITY_HEADERS, protected_route_class
 from windlass.server.routes.route_table import ROUTES, Route
 
 DESCRIPTION = "Durable jobs: enqueue them, follow their progress, act on them."
@@ -83,12 +85,18 @@ def _add(router: APIRouter, server: ServerContext, route: Route) -> None:
         methods=[route.method],
         status_code=route.status,
         responses=responses,
+        summary=_summary(route.endpoint),
         operation_id=f"{module}_{route.endpoint.__name__}",
         tags=[module],
         dependencies=[] if public else [Depends(_bearer), Depends(_cookie)],
         route_class_override=protected_route_class(server, route.permission, route.credentials),
         include_in_schema=not route.internal,
     )
+
+
+def _summary(endpoint: Callable[..., Any]) -> str:
+    """Return the first line of the docstring, without the period."""
+    return (inspect.getdoc(endpoint) or endpoint.__name__).partition("\n")[0].rstrip(".")
 
 
 async def _openapi(request: Request) -> JSONResponse:

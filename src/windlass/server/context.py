@@ -18,11 +18,12 @@ from windlass.core.errors import NotFoundError
 from windlass.core.job.row import JobRow, NewJob
 from windlass.schedules import Schedules
 from windlass.server.auth.audit import AuditLog
-from windlass.server.auth.authenticator import Authenticator, Caller
+from windlass.server.auth.authenticator import Authenticator
+from windlass.server.auth.caller import Caller
 from windlass.server.config import ServerConfig
-from windlass.server.remote.wakeups import StoreWakeups
+from windlass.server.remote.store_wakeups import StoreWakeups
 from windlass.server.streaming.access_recheck import AccessRecheck
-from windlass.server.streaming.hub import EventHub
+from windlass.server.streaming.event_hub import EventHub
 from windlass.server.streaming.list_watch import ListWatches
 from windlass.task_spec import Registry, TaskSpec
 from windlass.worker.app_hooks import AppHooks
@@ -106,10 +107,10 @@ class RequestContext:
         It is set when the server shuts down, or when the caller loses access.
         """
         with (
-            self.server.hub.long_poll(self.caller.key_id) as ending,
-            self.server.access_recheck.track(self.caller, ending),
+            self.server.hub.long_poll(self.caller.key_id) as stop_event,
+            self.server.access_recheck.track(self.caller, stop_event),
         ):
-            yield ending
+            yield stop_event
 
     async def audit(self, action: str, target: str) -> None:
         """Add an audit entry. Call it before the action, so that no action lacks an entry."""
@@ -123,4 +124,4 @@ async def _request_context(request: Request) -> RequestContext:  # async, or it 
 
 
 Ctx = Annotated[RequestContext, Depends(_request_context)]
-PathId = Annotated[UUID, Path(alias="id")]
+PathId = Annotated[UUID, Path(alias="id", description="Id of the job or flow.")]

@@ -47,11 +47,8 @@ _PAGE_POLICY = (
     "trusted-types windlass"  # the policy that allows the script URL of the shared worker
 )
 _PAGE_HEADERS = {"Content-Security-Policy": _PAGE_POLICY, "Cache-Control": "no-cache"}
-_STYLE_ORDER = {
-    "style/tokens.css": 0,
-    "style/base.css": 1,
-    "style/components.css": 2,
-}  # load order: other stylesheets depend on these
+# Load order: other stylesheets depend on these.
+_STYLE_ORDER = {"style/tokens.css": 0, "style/base.css": 1, "style/components.css": 2}
 _NOT_PRELOADED = {"live/hub.js"}  # loaded by the shared worker, not by the page
 _UNQUOTED = "%/:?&=+,;@!$'()*~"  # characters that a redirect leaves unquoted
 _IMMUTABLE = "public, max-age=31536000, immutable"
@@ -82,8 +79,8 @@ def assets() -> Assets:
     """Read all assets once: they are small, and change only with a release."""
     found = {name: Asset.of(path) for name, path in sorted(_asset_paths())}
     digest = hashlib.sha256()
-    for name, one in found.items():
-        digest.update(f"{name}\0{len(one.body)}\0".encode() + one.body)
+    for name, entry in found.items():
+        digest.update(f"{name}\0{len(entry.body)}\0".encode() + entry.body)
     return Assets(found, digest.hexdigest()[:12], (FOLDER / "index.html").read_text())
 
 

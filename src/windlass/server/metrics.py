@@ -20,17 +20,17 @@ def exposition(
         _gauge(
             "windlass_worker_running_jobs",
             "Jobs that a live worker is running.",
-            [({"worker": one.name}, one.running) for one in workers],
+            [({"worker": worker.name}, worker.running) for worker in workers],
         ),
         _gauge(
             "windlass_worker_free_slots",
             "Free slots of a live worker.",
-            [({"worker": one.name}, one.free) for one in workers],
+            [({"worker": worker.name}, worker.free) for worker in workers],
         ),
         _gauge(
             "windlass_worker_unresponsive",
             "1 if a live worker has free slots but has stopped claiming jobs.",
-            [({"worker": one.name}, one.unresponsive) for one in workers],
+            [({"worker": worker.name}, worker.unresponsive) for worker in workers],
         ),
         _gauge(
             "windlass_event_streams", "Open event streams of this process.", [({}, open_streams)]
@@ -50,27 +50,27 @@ def _queue_metrics(queues: Sequence[Queue]) -> Iterator[str]:
         "windlass_jobs",
         "Unfinished jobs by queue and state; counted up to 10000.",
         [
-            ({"queue": one.name, "state": state.value}, one.counts.get(state, 0))
-            for one in queues
+            ({"queue": queue.name, "state": state.value}, queue.counts.get(state, 0))
+            for queue in queues
             for state in states
         ],
     )
     yield _gauge(
         "windlass_queue_paused",
         "1 if the queue is paused.",
-        [({"queue": one.name}, one.paused) for one in queues],
+        [({"queue": queue.name}, queue.paused) for queue in queues],
     )
     yield _gauge(
         "windlass_queue_oldest_job_age_seconds",
         "Queue wait of the oldest queued job.",
-        [({"queue": one.name}, one.oldest_age or 0) for one in queues],
+        [({"queue": queue.name}, queue.oldest_age or 0) for queue in queues],
     )
     yield _gauge(
         "windlass_attempts_per_minute",
         "Attempts per minute by queue and outcome, averaged over the last minutes.",
         [
-            ({"queue": one.name, "outcome": outcome}, getattr(one.rates, outcome))
-            for one in queues
+            ({"queue": queue.name, "outcome": outcome}, getattr(queue.rates, outcome))
+            for queue in queues
             for outcome in ("succeeded", "failed", "retried", "canceled")
         ],
     )

@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from tests.server.conftest import Served, serving
+from tests.server.conftest import LiveServer, run_server
 
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
@@ -100,15 +100,15 @@ def test_an_unreachable_server_is_reported(ask: Any) -> None:
 
 
 @pytest.fixture
-def slow(tmp_path: Any) -> Iterator[Served]:
+def slow(tmp_path: Any) -> Iterator[LiveServer]:
     """Two requests at once, and then one in a minute."""
     config = ServerConfig(auth=AuthMode.KEYS, rate=1 / 60, burst=2)
-    with serving(tmp_path, config) as one:
+    with run_server(tmp_path, config) as one:
         yield one
 
 
 def test_a_rate_limited_key_is_reported_by_a_real_server(
-    ask: Any, slow: Served, monkeypatch: pytest.MonkeyPatch
+    ask: Any, slow: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WINDLASS_KEY", slow.key(Role.VIEWER))
     first, second = (ask("check", "--url", slow.url) for _ in range(2))

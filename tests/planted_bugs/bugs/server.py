@@ -20,44 +20,47 @@ from windlass.core.decisions.transition import Transition
 from windlass.core.job.row import JobRow
 from windlass.server.auth import authenticator
 from windlass.server.auth.api_keys import ApiKey
-from windlass.server.auth.authenticator import Authenticator, Caller
+from windlass.server.auth.authenticator import Authenticator
+from windlass.server.auth.caller import Caller
 from windlass.server.auth.tickets import TICKET, Tickets, _hash
-from windlass.server.remote import worker_protocol
-from windlass.server.streaming import event_format
-from windlass.server.streaming.event_format import EventLine
-from windlass.server.streaming.hub import EventHub, JobChannel, StreamFilter, Subscriber
+from windlass.server.remote import attempt_reports, task_tokens
+from windlass.server.streaming import event_encoder
+from windlass.server.streaming.event_encoder import EncodedEvent
+from windlass.server.streaming.event_hub import EventHub
+from windlass.server.streaming.job_channel import JobChannel, Subscriber
 from windlass.server.streaming.sse import EventStream
+from windlass.server.streaming.stream_filter import StreamFilter
 
 AUTH = "tests/server/auth/test_authenticator.py::"
 MEETINGS = "tests/planted_bugs/test_race_points.py::"
 STREAM = "tests/server/streaming/test_job_stream.py::"
-HUB = "tests/server/streaming/test_hub.py::"
+HUB = "tests/server/streaming/test_event_hub.py::"
 TOKEN = "tests/core/test_task_token.py::"
-WORK = "tests/server/remote/test_worker_protocol.py::"
+WORK = "tests/server/remote/test_worker_api.py::"
 
 
 # -- authentication
 
 
-@caught_by(AUTH + "test_anothers_job_is_as_good_as_none")
+@caught_by(AUTH + "test_a_job_of_another_owner_looks_like_a_missing_job")
 def any_key_reads_every_job() -> None:
     """A job id is enough to read the job of another tenant."""
     swap(Caller, "can_see", lambda self, row: True)
 
 
-@caught_by(AUTH + "test_a_revoked_key_is_refused_and_its_open_stream_ends", raises=ReadTimeout)
+@caught_by(AUTH + "test_a_revoked_key_is_rejected_and_its_open_stream_ends", raises=ReadTimeout)
 def a_revoked_key_stays_valid() -> None:
     """A cached key is valid until the server restarts."""
     swap(ApiKey, "valid", lambda self, now: True)
 
 
-@caught_by(AUTH + "test_pages_of_other_sites_can_change_nothing[headers0-403]")
+@caught_by(AUTH + "test_pages_of_other_sites_cannot_change_anything[headers0-403]")
 def any_origin_is_allowed() -> None:
     """A page of another site changes data through its visitor's browser."""
     swap(authenticator, "reject_cross_site", lambda request: None)
 
 
-@caught_by(AUTH + "test_a_name_that_is_not_the_servers_is_refused_where_no_key_is_asked_for")
+@caught_by(AUTH + "test_a_foreign_host_name_is_rejected")
 def any_host_name_is_allowed() -> None:
     """A foreign host name that resolves to this machine is accepted (DNS rebinding)."""
     swap(Authenticator, "_check_host", lambda self, request, *, local: None)
@@ -104,7 +107,7 @@ def the_signature_is_not_compared() -> None:
     swap(hmac, "compare_digest", lambda one, other: True)
 
 
-@caught_by(WORK + "test_a_valid_signature_on_a_stale_lease_is_refused")
+@caught_by(WORK + "test_a_valid_token_of_a_stale_lease_is_rejected")
 def only_the_signature_is_checked() -> None:
     """A signed token settles whatever attempt runs now."""
 
@@ -112,17 +115,17 @@ def only_the_signature_is_checked() -> None:
         current = planted.rows[job.id]  # type: ignore[attr-defined]
         return settle(current, *args, **more)
 
-    read = worker_protocol.RequestReader.settlement
+    read = attempt_reports.AttemptReportReader.settlement
 
     def remembering(self: Any, given: Any, row: JobRow, lease: Any) -> Transition:
         planted.rows = {row.id: row}  # type: ignore[attr-defined]
         return read(self, given, row, lease)
 
-    swap(worker_protocol, "settle", planted)
-    swap(worker_protocol.RequestReader, "settlement", remembering)
+    swap(attempt_reports, "settle", planted)
+    swap(attempt_reports.AttemptReportReader, "settlement", remembering)
 
 
-@caught_by(WORK + "test_a_token_ends_with_its_time")
+@caught_by(WORK + "test_an_expired_task_token_is_rejected")
 def a_token_never_expires() -> None:
     """A leaked token is valid for as long as its attempt runs."""
 
@@ -131,14 +134,14 @@ def a_token_never_expires() -> None:
         def now() -> int:
             return 0
 
-    swap(worker_protocol, "SystemClock", Never)
+    swap(task_tokens, "SystemClock", Never)
     swap(authenticator, "SystemClock", Never)
 
 
 # -- streams
 
 
-@caught_by(HUB + "test_what_came_between_the_log_and_the_live_lines_is_not_missing")
+@caught_by(HUB + "test_events_between_replay_and_live_reader_are_not_lost")
 def live_events_start_at_the_reader() -> None:
     """Events are missing between the replay and the live events."""
 
@@ -154,25 +157,25 @@ def live_events_start_at_the_reader() -> None:
     swap(EventHub, "_subscribe", planted)
 
 
-@caught_by(STREAM + "test_who_falls_behind_reads_on_from_the_store")
+@caught_by(STREAM + "test_a_slow_client_continues_from_the_store")
 def a_full_buffer_drops_events() -> None:
     """A slow reader gets a log with gaps."""
 
-    def planted(self: Subscriber, line: EventLine) -> None:
-        if len(self._lines) < self._limit:
-            self._lines.append(line)
+    def planted(self: Subscriber, event: EncodedEvent) -> None:
+        if len(self._events) < self._limit:
+            self._events.append(event)
         self._wakeup.set()
 
     swap(Subscriber, "put", planted)
 
 
-@caught_by(STREAM + "test_text_cannot_break_out_of_its_line", raises=JSONDecodeError)
+@caught_by(STREAM + "test_text_of_an_event_cannot_start_another_sse_field", raises=JSONDecodeError)
 def text_is_sent_unescaped() -> None:
     """A line break in a message starts another field of the stream, or another event."""
-    swap(event_format, "to_json", lambda value: str(value.get("message", value)))
+    swap(event_encoder, "to_json", lambda value: str(value.get("message", value)))
 
 
-@caught_by(STREAM + "test_a_reader_who_takes_nothing_is_cut_off", waits=True)
+@caught_by(STREAM + "test_a_client_that_does_not_read_is_disconnected", waits=True)
 def a_stalled_reader_is_kept() -> None:
     """A connection whose client reads nothing is kept, with all its unsent data."""
 
@@ -182,16 +185,16 @@ def a_stalled_reader_is_kept() -> None:
     swap(EventStream, "_send", planted)
 
 
-@caught_by(STREAM + "test_a_cursor_at_the_end_is_answered_with_no_content", raises=ReadTimeout)
+@caught_by(STREAM + "test_a_cursor_at_the_end_returns_no_content", raises=ReadTimeout)
 def a_stream_of_a_finished_job_stays_open() -> None:
     """A browser that has received the end reconnects forever."""
     follow = EventHub.follow
 
     async def planted(
-        self: EventHub, job_id: UUID, selection: StreamFilter
-    ) -> AsyncGenerator[list[EventLine], None]:
-        async for lines in follow(self, job_id, selection):
-            yield lines
+        self: EventHub, job_id: UUID, stream_filter: StreamFilter
+    ) -> AsyncGenerator[list[EncodedEvent], None]:
+        async for events in follow(self, job_id, stream_filter):
+            yield events
         await asyncio.Event().wait()
 
     swap(EventHub, "follow", planted)

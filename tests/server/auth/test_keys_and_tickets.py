@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from tests.server.conftest import STREAM, Served, enqueue, said, serving, until
+from tests.server.conftest import STREAM, LiveServer, enqueue, read_messages, run_server, until
 
 from windlass.server.auth.api_keys import Role
 from windlass.server.auth.tickets import LIFETIME
@@ -15,29 +15,29 @@ from windlass.server.config import AuthMode, ServerConfig
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     config = ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)
-    with serving(tmp_path_factory.mktemp("entry"), config) as one:
-        yield one
+    with run_server(tmp_path_factory.mktemp("entry"), config) as live_server:
+        yield live_server
 
 
-def test_an_admin_makes_lists_and_revokes_keys(locked: Served) -> None:
-    with locked.client(locked.key(Role.ADMIN)) as web:
+def test_an_admin_creates_lists_and_revokes_keys(keyed_server: LiveServer) -> None:
+    with keyed_server.client(keyed_server.key(Role.ADMIN)) as web:
         body = {"name": "ci", "roles": ["producer"], "owner": "o", "expiresIn": "90d"}
-        made = web.post("/api/keys", json=body)
-        assert made.status_code == 201
-        key = made.json()
-        with locked.client(key["key"]) as theirs:
-            assert enqueue(theirs, "add", a=1)["owner"] == "o"
+        created = web.post("/api/keys", json=body)
+        assert created.status_code == 201
+        key = created.json()
+        with keyed_server.client(key["key"]) as other_client:
+            assert enqueue(other_client, "add", a=1)["owner"] == "o"
             listed = web.get("/api/keys")
-            assert key["id"] in [one["id"] for one in listed.json()["keys"]]
+            assert key["id"] in [item["id"] for item in listed.json()["keys"]]
             assert key["key"].split("_", 2)[2] not in listed.text
             assert "hash" not in listed.text
             revoked = web.delete(f"/api/keys/{key['id']}")
             assert revoked.json()["revokedAt"]
-            until(lambda: theirs.get("/api/jobs").status_code == 401, "it is refused")
+            until(lambda: other_client.get("/api/jobs").status_code == 401, "it is refused")
         notes = web.get("/api/audit").json()["entries"]
-        assert ("revoke key", key["id"]) in [(one["action"], one["target"]) for one in notes]
+        assert ("revoke key", key["id"]) in [(note["action"], note["target"]) for note in notes]
         assert web.delete("/api/keys/000000000000").status_code == 404
 
 
@@ -49,37 +49,42 @@ def test_an_admin_makes_lists_and_revokes_keys(locked: Served) -> None:
      {"name": "x", "roles": ["viewer"], "expiresIn": "?"}],
     ids=str,
 )  # fmt: skip
-def test_a_key_that_is_wrong_is_not_made(locked: Served, body: dict[str, object]) -> None:
-    with locked.client(locked.key(Role.ADMIN)) as web:
+def test_an_invalid_key_request_is_rejected(
+    keyed_server: LiveServer, body: dict[str, object]
+) -> None:
+    with keyed_server.client(keyed_server.key(Role.ADMIN)) as web:
         assert web.post("/api/keys", json=body).status_code == 422
 
 
-def test_a_ticket_opens_one_stream_and_nothing_else(locked: Served) -> None:
-    with locked.client(locked.key(Role.PRODUCER, owner="a")) as web, locked.client() as browser:
+def test_a_ticket_opens_one_stream_only(keyed_server: LiveServer) -> None:
+    with (
+        keyed_server.client(keyed_server.key(Role.PRODUCER, owner="a")) as web,
+        keyed_server.client() as browser,
+    ):
         job = enqueue(web, "add", a=1)
         web.post(f"/api/jobs/{job['id']}/cancel")
-        made = web.post("/api/tickets")
-        assert made.status_code == 201
-        ticket = {"ticket": made.json()["ticket"]}
+        created = web.post("/api/tickets")
+        assert created.status_code == 201
+        ticket = {"ticket": created.json()["ticket"]}
         assert browser.get("/api/jobs", params=ticket).status_code in {401, 422}
         assert browser.post("/api/tickets", params=ticket).status_code == 401
         place = f"/api/jobs/{job['id']}/events"
         with browser.stream("GET", place, headers=STREAM, params=ticket) as response:
-            assert [one.seq for one in said(response)] == [1, 2, 3]
+            assert [message.seq for message in read_messages(response)] == [1, 2, 3]
         again = browser.get(place, headers=STREAM, params=ticket)
         assert (again.status_code, "ticket" in again.json()["detail"]) == (401, True)
         for wrong in ("", "x", "y" * 1000):
-            answer = browser.get(place, headers=STREAM, params={"ticket": wrong})
-            assert answer.status_code == 401
+            reply_response = browser.get(place, headers=STREAM, params={"ticket": wrong})
+            assert reply_response.status_code == 401
 
 
-def test_a_ticket_sees_what_its_key_sees_and_ends_with_it(locked: Served) -> None:
-    token, key_id = locked.key_and_id(Role.PRODUCER, owner="b")
+def test_a_ticket_has_the_scope_of_its_key_and_ends_with_it(keyed_server: LiveServer) -> None:
+    token, key_id = keyed_server.key_and_id(Role.PRODUCER, owner="b")
     with (
-        locked.client(token) as web,
-        locked.client(locked.key(Role.PRODUCER, owner="c")) as other,
-        locked.client(locked.key(Role.ADMIN)) as admin,
-        locked.client() as browser,
+        keyed_server.client(token) as web,
+        keyed_server.client(keyed_server.key(Role.PRODUCER, owner="c")) as other,
+        keyed_server.client(keyed_server.key(Role.ADMIN)) as admin,
+        keyed_server.client() as browser,
     ):
         job = enqueue(other, "add", a=1)
         ticket = web.post("/api/tickets").json()
@@ -88,16 +93,16 @@ def test_a_ticket_sees_what_its_key_sees_and_ends_with_it(locked: Served) -> Non
         late = web.post("/api/tickets").json()["ticket"]
         admin.delete(f"/api/keys/{key_id}")
         until(lambda: web.get("/api/jobs").status_code == 401, "the key is refused")
-        answer = browser.get(f"/api/jobs/{job['id']}/events", params={"ticket": late})
-        assert answer.status_code == 401
+        response = browser.get(f"/api/jobs/{job['id']}/events", params={"ticket": late})
+        assert response.status_code == 401
 
 
-def test_of_many_who_bring_the_same_ticket_one_is_let_in(locked: Served) -> None:
-    with locked.client(locked.key(Role.PRODUCER)) as web:
+def test_one_of_many_concurrent_uses_of_a_ticket_is_accepted(keyed_server: LiveServer) -> None:
+    with keyed_server.client(keyed_server.key(Role.PRODUCER)) as web:
         job = enqueue(web, "add", a=1)
         for _ in range(5):
             ticket = web.post("/api/tickets").json()["ticket"]
-            with locked.client() as browser, ThreadPoolExecutor(8) as pool:
+            with keyed_server.client() as browser, ThreadPoolExecutor(8) as pool:
 
                 def bring(_: int, browser: httpx.Client = browser, ticket: str = ticket) -> int:
                     place = f"/api/jobs/{job['id']}/events"
@@ -106,10 +111,10 @@ def test_of_many_who_bring_the_same_ticket_one_is_let_in(locked: Served) -> None
                 assert sorted(pool.map(bring, range(8))) == [200] + [401] * 7
 
 
-def test_a_ticket_is_good_for_a_minute_at_most() -> None:
+def test_a_ticket_is_valid_for_at_most_a_minute() -> None:
     assert LIFETIME <= 60
 
 
-def test_where_no_key_is_asked_for_there_are_no_tickets(served: Served) -> None:
-    with served.client() as web:
+def test_a_server_without_keys_issues_no_tickets(server: LiveServer) -> None:
+    with server.client() as web:
         assert web.post("/api/tickets").status_code == 409

@@ -1,7 +1,7 @@
 """Enqueue rules for keys of an owner or team, in one table for the API and the store protocol.
 
-What is expected is written by hand: what becomes of a job that such a key wants to put in, for a
-key of gina's red team, one of gina with all her teams, and one of all red teams.
+The table is written by hand: the result of an enqueue by a key of owner gina and team red, by a key
+of owner gina, and by a key of team red.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from pydantic.alias_generators import to_camel
-from tests.server.conftest import PATIENCE, Served, make_app, serving
+from tests.server.conftest import TIMEOUT, LiveServer, make_app, run_server
 from tests.server.remote.test_store_access import make_key
 
 from windlass.client import EnqueueOptions, retry_request
@@ -28,7 +28,7 @@ from windlass.server.config import AuthMode, ServerConfig
 from windlass.stores.http import HttpConfig, HttpStore
 
 KEYS = [("gina", "red"), ("gina", None), (None, "red")]
-# what the job says beside its owner, gina         gina/red   gina/*     */red
+# options of the job, besides its owner gina       gina/red   gina/*     */red
 TABLE = """
 nothing                                            created    created    created
 team red                                           created    created    created
@@ -37,7 +37,7 @@ owner hans                                         invalid    invalid    created
 depends_on gina/red                                created    created    created
 depends_on gina/blue                               unknown    created    unknown
 depends_on hans/red                                unknown    unknown    unknown
-depends_on nobody                                  unknown    unknown    unknown
+depends_on missing                                 unknown    unknown    unknown
 request_id gina/red                                duplicate  duplicate  duplicate
 request_id gina/blue                               conflict   duplicate  conflict
 request_id hans/red                                created    created    created
@@ -52,20 +52,21 @@ id hans/red                                        conflict   conflict   conflic
 retry gina/red                                     created    created    created
 retry gina/blue                                    unknown    created    unknown
 retry hans/red                                     unknown    unknown    created
-retry nobody                                       unknown    unknown    unknown
+retry missing                                      unknown    unknown    unknown
 retry_of_taken_key gina/red                        conflict   duplicate  conflict
 """
-NAMED = {"id", "depends_on", "retry", "retry_of_taken_key"}  # by their ids
+# Options that name the referenced job by its id.
+REFERENCED_BY_ID = {"id", "depends_on", "retry", "retry_of_taken_key"}
 ROWS = [(*line[:50].split(), *line[50:].split()) for line in TABLE.strip().splitlines()]
 ROWS = [row if len(row) == 5 else (row[0], "", *row[1:]) for row in ROWS]
 
 
 @dataclass
-class Stage:
-    """The job that is spoken of, and another that may be in the way."""
+class ReferencedJobs:
+    """The referenced job, and a second job with the same unique key."""
 
     job: JobRow | None
-    rival: JobRow | None = None
+    conflicting: JobRow | None = None
 
     @property
     def id(self) -> UUID:
@@ -73,55 +74,55 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     app = make_app(tmp_path_factory.mktemp("own"), "memory:")
-    with serving(Path(), ServerConfig(auth=AuthMode.KEYS, rate=0), app=app) as one:
-        yield one
+    with run_server(Path(), ServerConfig(auth=AuthMode.KEYS, rate=0), app=app) as live_server:
+        yield live_server
 
 
-def by_server(served: Served, work: Any) -> Any:
-    return asyncio.run_coroutine_threadsafe(work, served.loop).result(PATIENCE)
+def run_on_server(server: LiveServer, work: Any) -> Any:
+    return asyncio.run_coroutine_threadsafe(work, server.loop).result(TIMEOUT)
 
 
-def job(served: Served, **options: Any) -> NewJob:
-    spec = served.app.tasks.get("add")
+def job(server: LiveServer, **options: Any) -> NewJob:
+    spec = server.app.tasks.get("add")
     assert spec is not None
-    return served.app.prepare(spec, (1,), {}, EnqueueOptions(**options))
+    return server.app.prepare(spec, (1,), {}, EnqueueOptions(**options))
 
 
-def staged(served: Served, verb: str, whose: str) -> Stage:
-    """Fresh for each case; what is retried has ended."""
-    if whose in {"", "nobody"} or verb in {"team", "owner"}:
-        return Stage(None)
-    owner, team = whose.split("/")
+def create_referenced(server: LiveServer, verb: str, tenant: str) -> ReferencedJobs:
+    """Create the jobs of a case; a job to retry is canceled first."""
+    if tenant in {"", "missing"} or verb in {"team", "owner"}:
+        return ReferencedJobs(None)
+    owner, team = tenant.split("/")
     names = {"owner": owner, "request_id": f"r-{uuid4()}", "unique_key": f"u-{uuid4()}"}
-    new = job(served, team=team, delay=60, **names)
+    new = job(server, team=team, delay=60, **names)
 
-    async def put() -> Stage:
-        client = served.app.client()
+    async def put() -> ReferencedJobs:
+        client = server.app.client()
         await client.enqueue([new])
         if verb.startswith("retry"):
             await client.cancel(new.id)
         if verb == "retry_of_taken_key":
-            other = job(served, owner=owner, team="blue", unique_key=names["unique_key"], delay=60)
+            other = job(server, owner=owner, team="blue", unique_key=names["unique_key"], delay=60)
             await client.enqueue([other])
-            return Stage(await client.get(new.id), await client.get(other.id))
-        return Stage(await client.get(new.id))
+            return ReferencedJobs(await client.get(new.id), await client.get(other.id))
+        return ReferencedJobs(await client.get(new.id))
 
-    stage: Stage = by_server(served, put())
-    return stage
+    referenced: ReferencedJobs = run_on_server(server, put())
+    return referenced
 
 
-def said(verb: str, value: str, stage: Stage) -> dict[str, Any]:
-    """The options of the job, by the names that Python has for them."""
-    row = stage.job
+def job_options(verb: str, value: str, referenced: ReferencedJobs) -> dict[str, Any]:
+    """Return the options of the new job, with their Python names."""
+    row = referenced.job
     match verb:
         case "team" | "owner":
             return {verb: value}
         case "depends_on":
-            return {"depends_on": [stage.id]}
+            return {"depends_on": [referenced.id]}
         case "id":
-            return {"id": stage.id}
+            return {"id": referenced.id}
         case "request_id" | "unique_key":
             return {verb: getattr(row, verb)}
         case "debounce":
@@ -129,93 +130,104 @@ def said(verb: str, value: str, stage: Stage) -> dict[str, Any]:
     return {}
 
 
-class Api:
+class ApiClient:
     """The documented API."""
 
-    def __init__(self, served: Served, key: str, owner: str | None) -> None:
-        self._web = served.client(key)
+    def __init__(self, server: LiveServer, key: str, owner: str | None) -> None:
+        self._web = server.client(key)
 
-    def ask(self, verb: str, value: str, stage: Stage) -> tuple[str, str]:
-        """What became of it, and all that was told."""
+    def enqueue(self, verb: str, value: str, referenced: ReferencedJobs) -> tuple[str, str]:
+        """Enqueue or retry; return the result, and the whole response."""
         if verb.startswith("retry"):
-            answer = self._web.post(f"/api/jobs/{stage.id}/retry")
+            response = self._web.post(f"/api/jobs/{referenced.id}/retry")
         else:
-            told = {"owner": "gina"} | said(verb, value, stage)
-            body = {to_camel(name): _plain(one) for name, one in told.items()}
-            answer = self._web.post("/api/jobs", json={"task": "add", "arguments": {"a": 1}} | body)
-        return meant(answer), answer.text
+            result = {"owner": "gina"} | job_options(verb, value, referenced)
+            body = {to_camel(name): _plain(one) for name, one in result.items()}
+            response = self._web.post(
+                "/api/jobs", json={"task": "add", "arguments": {"a": 1}} | body
+            )
+        return result_of(response), response.text
 
     def close(self) -> None:
         self._web.close()
 
 
-def meant(answer: httpx.Response) -> str:
+def result_of(answer: httpx.Response) -> str:
     if answer.status_code in {200, 201}:
         return "duplicate" if answer.json()["duplicate"] else "created"
     return {404: "unknown", 409: "conflict", 422: "invalid"}[answer.status_code]
 
 
-class Protocol:
+class StoreProtocolClient:
     """The store protocol."""
 
-    def __init__(self, served: Served, key: str, owner: str | None) -> None:
-        self._served = served
+    def __init__(self, server: LiveServer, key: str, owner: str | None) -> None:
+        self._served = server
         self._owner = owner
         self._runner = asyncio.Runner()
-        self._store = HttpStore(HttpConfig(url=served.url, key=key))
+        self._store = HttpStore(HttpConfig(url=server.url, key=key))
 
-    def ask(self, verb: str, value: str, stage: Stage) -> tuple[str, str]:
+    def enqueue(self, verb: str, value: str, referenced: ReferencedJobs) -> tuple[str, str]:
         if verb.startswith("retry"):
-            row = stage.job
+            row = referenced.job
             new = (
-                replace(job(self._served), retry_of=stage.id) if row is None else retry_request(row)
+                replace(job(self._served), retry_of=referenced.id)
+                if row is None
+                else retry_request(row)
             )
-            # As one would ask for it who does not know whose it is.
+            # Like a client that does not know the owner.
             new = replace(new, team=None, owner=new.owner if self._owner is None else "")
         else:
-            new = job(self._served, **{"owner": "gina"} | said(verb, value, stage))
-        [answer] = self._runner.run(self._store.enqueue([new]))
-        shown = f"{answer.error} {answer.existing}"
-        if answer.status is EnqueueStatus.REFUSED:
-            assert answer.error is not None
-            return {"not_found": "unknown", "invalid_argument": "invalid"}[answer.error.code], shown
-        return answer.status.value, shown
+            new = job(self._served, **{"owner": "gina"} | job_options(verb, value, referenced))
+        [response] = self._runner.run(self._store.enqueue([new]))
+        details = f"{response.error} {response.existing}"
+        if response.status is EnqueueStatus.REFUSED:
+            assert response.error is not None
+            return {"not_found": "unknown", "invalid_argument": "invalid"}[
+                response.error.code
+            ], details
+        return response.status.value, details
 
     def close(self) -> None:
         self._runner.run(self._store.close())
         self._runner.close()
 
 
-async def stored(served: Served, job_id: UUID) -> JobRow:
-    return await served.app.client().get(job_id)
+async def read_row(server: LiveServer, job_id: UUID) -> JobRow:
+    return await server.app.client().get(job_id)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return str(value) if isinstance(value, UUID) else value
 
 
-@pytest.mark.parametrize("interface", [Api, Protocol])
+@pytest.mark.parametrize("interface", [ApiClient, StoreProtocolClient])
 @pytest.mark.parametrize(("owner", "team"), KEYS)
-def test_both_interfaces_apply_the_same_rule(
-    locked: Served, interface: type[Api | Protocol], owner: str | None, team: str | None
+def test_api_and_store_protocol_apply_the_same_scope_rules(
+    keyed_server: LiveServer,
+    interface: type[ApiClient | StoreProtocolClient],
+    owner: str | None,
+    team: str | None,
 ) -> None:
-    key = make_key(locked, Role.PRODUCER, owner=owner, team=team)
+    key = make_key(keyed_server, Role.PRODUCER, owner=owner, team=team)
     column = KEYS.index((owner, team))
-    with closing(interface(locked, key, owner)) as asker:
+    with closing(interface(keyed_server, key, owner)) as client:
         for verb, value, *expected in ROWS:
-            stage = staged(locked, verb, value)
-            found, text = asker.ask(verb, value, stage)
+            referenced = create_referenced(keyed_server, verb, value)
+            found, text = client.enqueue(verb, value, referenced)
             case = f"{verb} {value} for {owner}/{team}: {text:.300}"
             assert found == expected[column], case
             if found not in {"created", "duplicate"}:
-                nothing_is_told_or_touched(locked, verb, stage, text)
+                check_hidden_and_unchanged(keyed_server, verb, referenced, text)
 
 
-def nothing_is_told_or_touched(served: Served, verb: str, stage: Stage, text: str) -> None:
-    for row in (stage.job, stage.rival):
+def check_hidden_and_unchanged(
+    server: LiveServer, verb: str, referenced: ReferencedJobs, text: str
+) -> None:
+    for row in (referenced.job, referenced.conflicting):
         if row is not None:
-            assert by_server(served, stored(served, row.id)) == row
-            named = row is stage.job and verb in NAMED
+            assert run_on_server(server, read_row(server, row.id)) == row
+            named = row is referenced.job and verb in REFERENCED_BY_ID
             assert named or str(row.id) not in text

@@ -1,4 +1,4 @@
-"""Workers, clients and commands that know a server and its key, and no database."""
+"""Workers, clients and commands that have only a server URL and a key, no database."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ async def hourly() -> None: ...
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
         return port
 
 
@@ -65,8 +65,8 @@ def until(condition: Callable[[], Any], what: str) -> Any:
     return found
 
 
-class Here:
-    """A directory with tasks, a server of its own in another process, and commands run there."""
+class RemoteSite:
+    """A directory with tasks, where a server process and commands run."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -78,25 +78,25 @@ class Here:
 
     def _environment(self, key: str | None) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if "WINDLASS_" not in name}
-        ours = {"WINDLASS_URL": self.url} | ({} if key is None else {"WINDLASS_KEY": key})
-        return kept | ours
+        settings = {"WINDLASS_URL": self.url} | ({} if key is None else {"WINDLASS_KEY": key})
+        return kept | settings
 
-    def start(self, *words: str, key: str | None = None) -> subprocess.Popen[bytes]:
-        log = (self.place / f"{words[0]}.log").open("ab")
-        one = subprocess.Popen(
-            [sys.executable, "-m", "windlass", *words],
+    def start(self, *arguments: str, key: str | None = None) -> subprocess.Popen[bytes]:
+        log = (self.place / f"{arguments[0]}.log").open("ab")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "windlass", *arguments],
             cwd=self.place,
             env=self._environment(key),
             stdout=log,
             stderr=log,
         )
         log.close()
-        self._running.append(one)
-        return one
+        self._running.append(process)
+        return process
 
-    def call(self, *words: str, key: str | None = None) -> subprocess.CompletedProcess[str]:
+    def call(self, *arguments: str, key: str | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "windlass", *words],
+            [sys.executable, "-m", "windlass", *arguments],
             cwd=self.place,
             env=self._environment(key),
             capture_output=True,
@@ -131,24 +131,24 @@ class Here:
         return len(self.ran()) > more_than
 
     def stop(self) -> None:
-        for one in self._running:
-            if one.poll() is None:
-                one.send_signal(signal.SIGKILL)
-            one.wait()
+        for item in self._running:
+            if item.poll() is None:
+                item.send_signal(signal.SIGKILL)
+            item.wait()
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
-    one = Here(tmp_path)
-    yield one
-    one.stop()
+def site(tmp_path: Path) -> Iterator[RemoteSite]:
+    site = RemoteSite(tmp_path)
+    yield site
+    site.stop()
 
 
 class Producer:
-    """Somebody who enqueues and looks, with a key for that."""
+    """An app with a producer key; it enqueues and lists jobs."""
 
-    def __init__(self, here: Here) -> None:
-        self.app = Windlass(here.url, key=here.make_key("producer"), data=here.place)
+    def __init__(self, site: RemoteSite) -> None:
+        self.app = Windlass(site.url, key=site.make_key("producer"), data=site.place)
 
         @self.app.task(name="mark")
         async def mark(number: int, gate: str | None = None) -> None: ...
@@ -168,17 +168,17 @@ class Producer:
 
 
 @pytest.mark.slow
-def test_a_worker_killed_is_rescued_by_another_over_http(here: Here) -> None:
-    producer, worker = Producer(here), here.make_key("worker")
-    here.serve()
+def test_jobs_of_a_killed_worker_are_rescued_over_http(site: RemoteSite) -> None:
+    producer, worker = Producer(site), site.make_key("worker")
+    site.serve()
     producer.enqueue(range(3), "gate")
-    first = here.start("worker", "tasks:app", "--lease", "10s", key=worker)
-    until(lambda: len(here.ran()) == 3, "the first attempts")
+    first = site.start("worker", "tasks:app", "--lease", "10s", key=worker)
+    until(lambda: len(site.ran()) == 3, "the first attempts")
     first.send_signal(signal.SIGKILL)
     first.wait()
-    here.start("worker", "tasks:app", "--lease", "10s", key=worker)
-    until(lambda: len(here.ran()) == 6, "the rescue")
-    (here.place / "gate").touch()
+    site.start("worker", "tasks:app", "--lease", "10s", key=worker)
+    until(lambda: len(site.ran()) == 6, "the rescue")
+    (site.place / "gate").touch()
     until(lambda: all(row.final for row in producer.rows().values()), "the end")
     for row in producer.rows().values():
         assert (row.state, row.attempt, row.crash_count) == (State.SUCCEEDED, 2, 1)
@@ -188,47 +188,47 @@ def test_a_worker_killed_is_rescued_by_another_over_http(here: Here) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_killed_and_started_again_loses_nothing_and_does_nothing_twice(
-    here: Here,
+def test_a_restarted_server_loses_and_repeats_no_job(
+    site: RemoteSite,
 ) -> None:
-    producer, worker = Producer(here), here.make_key("worker")
-    server = here.serve()
+    producer, worker = Producer(site), site.make_key("worker")
+    server = site.serve()
     producer.enqueue(range(100))
     producer.enqueue(range(100, 103), "gate")
-    words = ("worker", "tasks:app", "--concurrency", "4", "--lease", "60s")
-    working = here.start(*words, key=worker)
+    arguments = ("worker", "tasks:app", "--concurrency", "4", "--lease", "60s")
+    worker_process = site.start(*arguments, key=worker)
     for number in range(2):
-        until(partial(here.has_run, 10 * (number + 1)), "some work")
+        until(partial(site.has_run, 10 * (number + 1)), "some work")
         server.send_signal(signal.SIGKILL)
         server.wait()
-        server = here.serve()
+        server = site.serve()
         producer.enqueue(range(200 + 10 * number, 210 + 10 * number))
-    (here.place / "gate").touch()
-    wanted = {*range(103), *range(200, 220)}
-    until(lambda: sum(row.final for row in producer.rows().values()) == len(wanted), "the end")
+    (site.place / "gate").touch()
+    expected = {*range(103), *range(200, 220)}
+    until(lambda: sum(row.final for row in producer.rows().values()) == len(expected), "the end")
     found = producer.rows()
-    assert found.keys() == wanted
+    assert found.keys() == expected
     assert {row.state for row in found.values()} == {State.SUCCEEDED}
     assert {row.attempt for row in found.values()} == {1}
-    assert sorted(here.ran()) == sorted(wanted)
-    assert working.poll() is None, "the worker outlives its server"
+    assert sorted(site.ran()) == sorted(expected)
+    assert worker_process.poll() is None, "the worker outlives its server"
     producer.app.close()
 
 
 @pytest.fixture
-def ask(here: Here, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """A command in this process, with no settings but a server and a key."""
+def run_command(site: RemoteSite, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Run a command in this process, with only a server URL and a key."""
     for name in [name for name in os.environ if name.startswith("WINDLASS_")]:
         monkeypatch.delenv(name)
-    monkeypatch.chdir(here.place)
-    monkeypatch.setenv("WINDLASS_URL", here.url)
+    monkeypatch.chdir(site.place)
+    monkeypatch.setenv("WINDLASS_URL", site.url)
 
-    def run(*words: str, key: str | None, code: int = 0) -> str:
+    def run(*arguments: str, key: str | None, code: int = 0) -> str:
         with monkeypatch.context() as patch:
             if key is not None:
                 patch.setenv("WINDLASS_KEY", key)
-            done = CliRunner().invoke(cli, list(words))
-        assert done.exit_code == code, (words, done.output, done.exception)
+            done = CliRunner().invoke(cli, list(arguments))
+        assert done.exit_code == code, (arguments, done.output, done.exception)
         assert key is None or key[-20:] not in done.output
         return done.output
 
@@ -236,56 +236,65 @@ def ask(here: Here, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
 
 @pytest.mark.slow
-def test_every_command_works_with_a_server_and_a_key(here: Here, ask: Callable[..., str]) -> None:
-    admin, viewer = here.make_key("admin"), here.make_key("viewer")
-    here.serve()
-    made = here.call("enqueue", "-A", "tasks:app", "mark", "number=1", "--json", key=admin)
-    job = json.loads(made.stdout)["id"]
-    assert here.call("worker", "tasks:app", "--burst", key=admin).returncode == 0
-    assert here.ran() == [1]
-    assert json.loads(ask("jobs", "show", job, "--json", key=admin))["state"] == "succeeded"
-    assert job in ask("jobs", "list", "--json", key=admin)
-    for words in (("watch", job), ("logs", job), ("why", job)):
-        ask("jobs", *words, key=admin)
-    [again] = json.loads(ask("jobs", "retry", job, "--json", key=admin))
-    ask("jobs", "cancel", again["newId"], key=admin)
-    ask("jobs", "delete", job, key=admin)
+def test_every_command_works_with_a_server_and_a_key(
+    site: RemoteSite, run_command: Callable[..., str]
+) -> None:
+    admin, viewer = site.make_key("admin"), site.make_key("viewer")
+    site.serve()
+    created = site.call("enqueue", "-A", "tasks:app", "mark", "number=1", "--json", key=admin)
+    job = json.loads(created.stdout)["id"]
+    assert site.call("worker", "tasks:app", "--burst", key=admin).returncode == 0
+    assert site.ran() == [1]
+    assert json.loads(run_command("jobs", "show", job, "--json", key=admin))["state"] == "succeeded"
+    assert job in run_command("jobs", "list", "--json", key=admin)
+    for arguments in (("watch", job), ("logs", job), ("why", job)):
+        run_command("jobs", *arguments, key=admin)
+    [again] = json.loads(run_command("jobs", "retry", job, "--json", key=admin))
+    run_command("jobs", "cancel", again["newId"], key=admin)
+    run_command("jobs", "delete", job, key=admin)
     for line in ("queues list", "queues pause x", "queues resume x", "workers list"):
-        ask(*line.split(), key=admin)
-    assert "hourly" in ask("schedules", "list", key=admin)
-    assert "queue:default" in ask("limits", "list", key=admin)
-    assert "up to date" in ask("migrate", key=admin)
-    more = json.loads(ask("keys", "create", "more", "--role", "viewer", "--json", key=admin))
-    ask("keys", "revoke", more["id"], key=admin)
-    told = ask("check", key=admin)
-    assert "of admin: admin, for all jobs" in " ".join(told.split())
-    assert "***" in ask("config", "show", key=admin)
-    assert json.loads(ask("config", "show", "--json", key=admin))["key"]["value"] == "***"
+        run_command(*line.split(), key=admin)
+    assert "hourly" in run_command("schedules", "list", key=admin)
+    assert "queue:default" in run_command("limits", "list", key=admin)
+    assert "up to date" in run_command("migrate", key=admin)
+    more = json.loads(
+        run_command("keys", "create", "more", "--role", "viewer", "--json", key=admin)
+    )
+    run_command("keys", "revoke", more["id"], key=admin)
+    result = run_command("check", key=admin)
+    assert "of admin: admin, for all jobs" in " ".join(result.split())
+    assert "***" in run_command("config", "show", key=admin)
+    assert json.loads(run_command("config", "show", "--json", key=admin))["key"]["value"] == "***"
     for line in ("jobs list", "check", "queues list"):
-        assert "requires an API key" in ask(*line.split(), key=None, code=3)
-    assert "permission 'operate'" in ask("queues", "pause", "x", key=viewer, code=3)
-    assert "is itself a server" in ask("serve", key=admin, code=2)
+        assert "requires an API key" in run_command(*line.split(), key=None, code=3)
+    assert "permission 'operate'" in run_command("queues", "pause", "x", key=viewer, code=3)
+    assert "is itself a server" in run_command("serve", key=admin, code=2)
 
 
 @pytest.mark.slow
-def test_a_worker_that_may_not_work_says_so_and_ends(here: Here) -> None:
-    viewer = here.make_key("viewer")
-    here.serve()
-    for key, told in ((viewer, "permission 'work'"), (None, "requires an API key")):
-        done = here.call("worker", "tasks:app", "--burst", key=key)
+def test_a_worker_without_the_permission_exits_with_an_error(site: RemoteSite) -> None:
+    viewer = site.make_key("viewer")
+    site.serve()
+    for key, result in ((viewer, "permission 'work'"), (None, "requires an API key")):
+        done = site.call("worker", "tasks:app", "--burst", key=key)
         assert done.returncode == 3, done.stderr
-        assert told in done.stderr
+        assert result in done.stderr
         assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow
-def test_a_producer_of_one_owner_needs_no_other_right(here: Here, ask: Callable[..., str]) -> None:
-    """Also where its code declares limits, which its key may not set."""
-    key = here.make_key("producer", "alice")
-    here.serve()
-    told = here.call("enqueue", "-A", "tasks:app", "mark", "number=7", "--json", key=key)
-    assert told.returncode == 0, told.stderr
-    made = json.loads(told.stdout)
-    [listed] = json.loads(ask("jobs", "list", "--json", key=key))["jobs"]
-    assert listed["id"] == made["id"]
-    assert json.loads(ask("jobs", "show", made["id"], "--json", key=key))["owner"] == "alice"
+def test_a_producer_key_of_one_owner_can_enqueue_and_list(
+    site: RemoteSite, run_command: Callable[..., str]
+) -> None:
+    """Even if its code declares limits, which the key cannot set."""
+    key = site.make_key("producer", "alice")
+    site.serve()
+    result = site.call("enqueue", "-A", "tasks:app", "mark", "number=7", "--json", key=key)
+    assert result.returncode == 0, result.stderr
+    created = json.loads(result.stdout)
+    [listed] = json.loads(run_command("jobs", "list", "--json", key=key))["jobs"]
+    assert listed["id"] == created["id"]
+    assert (
+        json.loads(run_command("jobs", "show", created["id"], "--json", key=key))["owner"]
+        == "alice"
+    )

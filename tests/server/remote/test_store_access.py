@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
-from tests.server.conftest import PATIENCE, Served, serving, until
+from tests.server.conftest import TIMEOUT, LiveServer, run_server, until
 
 from windlass.core.admission.gates import LIMIT, Limit, LimitSetting
 from windlass.core.decisions.enqueue import EnqueueStatus
@@ -36,7 +36,7 @@ from windlass.server.auth.api_keys import API_KEY, ApiKeys, Role
 from windlass.server.auth.audit import AUDIT, AuditLog
 from windlass.server.auth.tickets import TICKET
 from windlass.server.config import AuthMode, ServerConfig
-from windlass.server.routes.store import VERBS
+from windlass.server.routes.store_protocol import VERBS
 from windlass.store import Retention, Store
 from windlass.stores import wire_format
 from windlass.stores.http import HttpConfig, HttpStore
@@ -44,23 +44,23 @@ from windlass.testing import make_job
 from windlass.testing.factories import claim_all, claim_one, get_one, no_jitter
 
 ROLES = list(Role)
-FOR_WORK = {Role.WORKER, Role.ADMIN}
-FOR_JOBS = {Role.PRODUCER, Role.WORKER, Role.OPERATOR, Role.ADMIN}
+WORK_ROLES = {Role.WORKER, Role.ADMIN}
+JOB_ROLES = {Role.PRODUCER, Role.WORKER, Role.OPERATOR, Role.ADMIN}
 ALL = set(Role)
-# Who may use a verb at all, with a call that each could mean; written out by hand.
-MAY = {
+# Roles that can use each verb, written by hand.
+VERB_ROLES = {
     "ping": ALL,
-    "enqueue": FOR_JOBS,
-    "claim": FOR_WORK,
-    "extend": FOR_WORK,
-    "apply": FOR_JOBS,
-    "record": FOR_WORK,
-    "wait": FOR_WORK,
-    "due": FOR_WORK,
-    "expired": FOR_WORK,
-    "prune": FOR_WORK,
-    "cancel": FOR_JOBS,
-    "signal": FOR_JOBS,
+    "enqueue": JOB_ROLES,
+    "claim": WORK_ROLES,
+    "extend": WORK_ROLES,
+    "apply": JOB_ROLES,
+    "record": WORK_ROLES,
+    "wait": WORK_ROLES,
+    "due": WORK_ROLES,
+    "expired": WORK_ROLES,
+    "prune": WORK_ROLES,
+    "cancel": JOB_ROLES,
+    "signal": JOB_ROLES,
     "delete": {Role.OPERATOR, Role.ADMIN},
     "pause": {Role.OPERATOR, Role.ADMIN},
     "get": ALL,
@@ -81,21 +81,17 @@ MAY = {
     "list_records": {Role.ADMIN},
     "delete_records": {Role.ADMIN},
 }
-SERVER_VERBS = {
-    "hello": ALL,
-    "tail": ALL,
-    "why": ALL,
-    "rotate": {Role.ADMIN},
-}  # not part of the store contract
-# What a key of one owner may still do, if its role lets it.
-FOR_A_PART = {
+# Verbs that are not part of the store contract.
+SERVER_VERBS = {"hello": ALL, "tail": ALL, "why": ALL, "rotate": {Role.ADMIN}}
+# Verbs that a scoped key can use, if its role permits.
+SCOPED_VERBS = {
     "ping", "enqueue", "apply", "cancel", "signal", "delete", "get", "find", "count", "failures",
     "events", "attempts", "checkpoints", "edges", "flows", "newest_flows",
 }  # fmt: skip
 
 
-def asked(verb: str) -> dict[str, Any]:
-    """A call of the verb that harms nobody."""
+def call_arguments(verb: str) -> dict[str, Any]:
+    """Return harmless arguments for a call of the verb."""
     job = uuid4()
     calls: dict[str, dict[str, Any]] = {
         "enqueue": {"jobs": [make_job()], "atomic": False},
@@ -132,15 +128,15 @@ def asked(verb: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(
+def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with run_server(
         tmp_path_factory.mktemp("locked"), ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)
-    ) as one:
-        yield one
+    ) as live_server:
+        yield live_server
 
 
-def speak(web: httpx.Client, verb: str) -> httpx.Response:
-    body = wire_format.request_schema(verb).dump(**asked(verb))
+def call_verb(web: httpx.Client, verb: str) -> httpx.Response:
+    body = wire_format.request_schema(verb).dump(**call_arguments(verb))
     headers = {
         wire_format.PROTOCOL_HEADER: wire_format.PROTOCOL,
         "Content-Type": "application/json",
@@ -149,80 +145,90 @@ def speak(web: httpx.Client, verb: str) -> httpx.Response:
 
 
 def remote(
-    served: Served, *roles: Role, owner: str | None = None, team: str | None = None
+    server: LiveServer, *roles: Role, owner: str | None = None, team: str | None = None
 ) -> HttpStore:
     return HttpStore(
-        HttpConfig(url=served.url, key=make_key(served, *roles, owner=owner, team=team))
+        HttpConfig(url=server.url, key=make_key(server, *roles, owner=owner, team=team))
     )
 
 
 def make_key(
-    served: Served, *roles: Role, owner: str | None = None, team: str | None = None
+    server: LiveServer, *roles: Role, owner: str | None = None, team: str | None = None
 ) -> str:
-    """By the server's own event loop, so that a test on another one may ask for it."""
+    """Create a key on the event loop of the server, for tests with their own loop."""
 
     async def make() -> str:
-        keys = ApiKeys(served.app.client().store)
+        keys = ApiKeys(server.app.client().store)
         return (await keys.create("test", roles, owner=owner, team=team))[1]
 
-    return asyncio.run_coroutine_threadsafe(make(), served.loop).result(PATIENCE)
+    return asyncio.run_coroutine_threadsafe(make(), server.loop).result(TIMEOUT)
 
 
 # -- roles
 
 
-def test_every_verb_of_the_contract_has_a_guard_and_no_other_has() -> None:
-    assert VERBS.keys() == set(wire_format.VERBS) == MAY.keys()
+def test_every_verb_of_the_contract_has_a_permission() -> None:
+    assert VERBS.keys() == set(wire_format.VERBS) == VERB_ROLES.keys()
     assert set(wire_format.VERBS) | wire_format.LOCAL_VERBS == Store.__abstractmethods__
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_each_role_may_use_the_verbs_that_it_is_for(locked: Served, role: Role) -> None:
-    with locked.client(locked.key(role)) as web:
-        for verb, roles in MAY.items():
-            answer = speak(web, verb)
-            assert answer.status_code == (200 if role in roles else 403), (verb, answer.text)
+def test_each_role_can_use_exactly_its_verbs(keyed_server: LiveServer, role: Role) -> None:
+    with keyed_server.client(keyed_server.key(role)) as web:
+        for verb, roles in VERB_ROLES.items():
+            response = call_verb(web, verb)
+            assert response.status_code == (200 if role in roles else 403), (verb, response.text)
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_key_of_one_owner_or_team_works_for_nobody(locked: Served, role: Role) -> None:
-    for whose in ({"owner": "alice"}, {"team": "red"}):
-        with locked.client(locked.key(role, **whose)) as web:
-            for verb, roles in MAY.items():
-                answer = speak(web, verb)
-                allowed = role in roles and verb in FOR_A_PART
+def test_a_scoped_key_cannot_use_verbs_about_all_jobs(keyed_server: LiveServer, role: Role) -> None:
+    for scope in ({"owner": "alice"}, {"team": "red"}):
+        with keyed_server.client(keyed_server.key(role, **scope)) as web:
+            for verb, roles in VERB_ROLES.items():
+                response = call_verb(web, verb)
+                allowed = role in roles and verb in SCOPED_VERBS
                 if role is Role.WORKER and verb in {"enqueue", "apply", "cancel", "signal"}:
-                    allowed = False  # it may as one who works, and it does not
-                assert answer.status_code == (200 if allowed else 403), (verb, answer.text)
+                    allowed = False  # the permission `work` is unscoped only
+                assert response.status_code == (200 if allowed else 403), (verb, response.text)
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_the_server_answers_itself_who_may_ask(locked: Served, role: Role) -> None:
-    async with remote(locked, Role.PRODUCER) as store:
-        mine, others = make_job(queue="asked", owner="eve"), make_job(queue="asked")
-        await store.enqueue([mine, others])
-    async with remote(locked, role) as all_, remote(locked, role, owner="eve") as part:
-        for one in (all_, part):
-            assert (await one.why(mine.id)).job_id == mine.id
-            assert await _is_let(one.rotate()) is (one is all_ and role in SERVER_VERBS["rotate"])
-        assert (await all_.why(others.id)).state is State.QUEUED
-        with pytest.raises(NotFoundError, match=f"no job {others.id}"):
-            await part.why(others.id)
+async def test_why_and_rotate_check_permissions_and_scope(
+    keyed_server: LiveServer, role: Role
+) -> None:
+    async with remote(keyed_server, Role.PRODUCER) as store:
+        own, other = make_job(queue="why", owner="eve"), make_job(queue="why")
+        await store.enqueue([own, other])
+    async with (
+        remote(keyed_server, role) as all_,
+        remote(keyed_server, role, owner="eve") as part,
+    ):
+        for item in (all_, part):
+            assert (await item.why(own.id)).job_id == own.id
+            assert await _is_permitted(item.rotate()) is (
+                item is all_ and role in SERVER_VERBS["rotate"]
+            )
+        assert (await all_.why(other.id)).state is State.QUEUED
+        with pytest.raises(NotFoundError, match=f"no job {other.id}"):
+            await part.why(other.id)
 
 
-def test_nothing_is_answered_without_a_key(locked: Served) -> None:
-    with locked.client() as web:
-        for verb in MAY:
-            assert speak(web, verb).status_code == 401
+def test_every_verb_requires_a_key(keyed_server: LiveServer) -> None:
+    with keyed_server.client() as web:
+        for verb in VERB_ROLES:
+            assert call_verb(web, verb).status_code == 401
         for verb in SERVER_VERBS:
             assert web.post(f"{wire_format.PATH}/{verb}").status_code == 401
 
 
-@pytest.mark.parametrize("role", sorted(FOR_JOBS - FOR_WORK))
-async def test_who_may_not_work_settles_rescues_and_records_nothing(
-    locked: Served, role: Role
+@pytest.mark.parametrize("role", sorted(JOB_ROLES - WORK_ROLES))
+async def test_only_workers_can_settle_rescue_and_record(
+    keyed_server: LiveServer, role: Role
 ) -> None:
-    async with remote(locked, Role.ADMIN) as store, remote(locked, role) as theirs:
+    async with (
+        remote(keyed_server, Role.ADMIN) as store,
+        remote(keyed_server, role) as other_client,
+    ):
         [job] = [make_job(queue=f"of {role}")]
         await store.enqueue([job])
         row = await claim_one(store, job.queue)
@@ -236,13 +242,16 @@ async def test_who_may_not_work_settles_rescues_and_records_nothing(
         ]
         for transition in transitions:
             with pytest.raises(StoreDeniedError, match="permission 'work'"):
-                await theirs.apply([submit(row.id), transition])
+                await other_client.apply([submit(row.id), transition])
         assert (await get_one(store, row.id)) == row
         await store.apply([transitions[0]])
 
 
-async def test_the_token_of_a_lease_is_for_those_who_may_work(locked: Served) -> None:
-    async with remote(locked, Role.WORKER) as worker, remote(locked, Role.PRODUCER) as producer:
+async def test_only_workers_see_lease_tokens(keyed_server: LiveServer) -> None:
+    async with (
+        remote(keyed_server, Role.WORKER) as worker,
+        remote(keyed_server, Role.PRODUCER) as producer,
+    ):
         job = make_job(queue="tokens", unique_key="tokens")
         await producer.enqueue([job])
         row = await claim_one(worker, "tokens")
@@ -255,28 +264,28 @@ async def test_the_token_of_a_lease_is_for_those_who_may_work(locked: Served) ->
             (await producer.find(Query(queues=frozenset({"tokens"})))).rows[0],
             again.existing,
         ]
-        for one in seen:
-            assert isinstance(one, JobRow)
-            assert (one.id, one.state, one.token) == (job.id, State.RUNNING, None)
-        told = [event async for event in _some(producer, job.id)]
+        for item in seen:
+            assert isinstance(item, JobRow)
+            assert (item.id, item.state, item.token) == (job.id, State.RUNNING, None)
+        result = [event async for event in _stored_events(producer, job.id)]
         attempts = await producer.attempts(job.id)
-        assert str(row.token) not in f"{told} {attempts}"
+        assert str(row.token) not in f"{result} {attempts}"
 
 
-async def _some(store: HttpStore, job_id: UUID) -> Any:
+async def _stored_events(store: HttpStore, job_id: UUID) -> Any:
     page = await store.events(job_id)
     assert page is not None
     for event in page.events:
         yield event
 
 
-# -- whose jobs
+# -- visibility of jobs
 
 
-async def test_anothers_job_does_not_exist(locked: Served) -> None:
-    alice = remote(locked, Role.OPERATOR, Role.PRODUCER, owner="alice")
-    bob = remote(locked, Role.OPERATOR, Role.PRODUCER, owner="bob")
-    async with alice, bob, remote(locked, Role.WORKER) as worker:
+async def test_a_job_of_another_owner_counts_as_missing(keyed_server: LiveServer) -> None:
+    alice = remote(keyed_server, Role.OPERATOR, Role.PRODUCER, owner="alice")
+    bob = remote(keyed_server, Role.OPERATOR, Role.PRODUCER, owner="bob")
+    async with alice, bob, remote(keyed_server, Role.WORKER) as worker:
         parent, child = make_job(queue="a", flow_id=uuid7()), make_job(queue="a", hold=True)
         [first] = await alice.enqueue([parent])
         assert first.row is not None
@@ -292,7 +301,7 @@ async def test_anothers_job_does_not_exist(locked: Served) -> None:
             [edges] = await bob.edges([job_id])
             assert (edges.parents, edges.children) == ((), ())
             assert [event async for event in bob.tail(job_id)] == []
-            for answers in (
+            for responses in (
                 await bob.cancel([CancelRequest(job_id=job_id)]),
                 await bob.cancel([CancelRequest(job_id=job_id, owner="alice")]),
                 await bob.signal([SignalRequest(job_id=job_id, name="go")]),
@@ -300,14 +309,14 @@ async def test_anothers_job_does_not_exist(locked: Served) -> None:
                 await bob.delete([job_id], "alice"),
                 await bob.apply([submit(job_id)]),
             ):
-                assert [one.status for one in answers] == [Status.MISSING]
+                assert [response.status for response in responses] == [Status.MISSING]
         assert await bob.get([parent.id], "alice") == [None]
         assert (await bob.find(Query(owner="alice"))).rows == []
-        assert parent.id not in {one.id for one in (await bob.find(Query())).rows}
+        assert parent.id not in {item.id for item in (await bob.find(Query())).rows}
         assert await bob.flows([parent.flow_id or uuid4()]) == [None]
         assert (await bob.newest_flows(50)).flows == []
         assert (await bob.newest_flows(50, owner="alice")).flows == []
-        assert [one.flow_id for one in (await alice.newest_flows(50)).flows] == [parent.flow_id]
+        assert [item.flow_id for item in (await alice.newest_flows(50)).flows] == [parent.flow_id]
         assert await get_one(worker, parent.id) == row, "nothing has changed"
         assert (await get_one(alice, child.id)).held
         [flow] = await alice.flows([parent.flow_id or uuid4()])
@@ -316,10 +325,10 @@ async def test_anothers_job_does_not_exist(locked: Served) -> None:
         await worker.apply([settle(row, Succeeded(), random=no_jitter)])
 
 
-async def test_a_key_of_an_owner_enqueues_for_that_owner_only(locked: Served) -> None:
+async def test_a_key_of_an_owner_enqueues_only_for_that_owner(keyed_server: LiveServer) -> None:
     async with (
-        remote(locked, Role.PRODUCER, owner="carol", team="blue") as carol,
-        remote(locked, Role.PRODUCER, owner="dora") as dora,
+        remote(keyed_server, Role.PRODUCER, owner="carol", team="blue") as carol,
+        remote(keyed_server, Role.PRODUCER, owner="dora") as dora,
     ):
         foreign = make_job(flow_id=uuid7())
         await dora.enqueue([foreign])
@@ -332,16 +341,16 @@ async def test_a_key_of_an_owner_enqueues_for_that_owner_only(locked: Served) ->
             make_job(flow_id=foreign.flow_id),
             make_job(owner="carol", team="blue", flow_id=uuid7()),
         ]
-        answers = await carol.enqueue(jobs)
-        assert [one.status for one in answers] == [
+        responses = await carol.enqueue(jobs)
+        assert [response.status for response in responses] == [
             EnqueueStatus.CREATED,
             *[EnqueueStatus.REFUSED] * 5,
             EnqueueStatus.CREATED,
         ]
-        kinds = [type(one.error) for one in answers[1:6]]
+        kinds = [type(response.error) for response in responses[1:6]]
         assert kinds == [InvalidArgumentError] * 2 + [NotFoundError] * 3
         for place in (0, 6):
-            row = answers[place].row
+            row = responses[place].row
             assert row is not None
             assert (row.owner, row.team) == ("carol", "blue")
             assert row == await get_one(carol, jobs[place].id)
@@ -349,49 +358,53 @@ async def test_a_key_of_an_owner_enqueues_for_that_owner_only(locked: Served) ->
 
         together = [make_job(), make_job(owner="dora")]
         both = await carol.enqueue(together, atomic=True)
-        assert [one.status for one in both] == [EnqueueStatus.REFUSED] * 2
+        assert [item.status for item in both] == [EnqueueStatus.REFUSED] * 2
         assert await carol.get([job.id for job in together]) == [None, None]
         chain = [make_job(flow_id=uuid7())]
         chain.append(make_job(flow_id=chain[0].flow_id, depends_on=(chain[0].id,)))
         both = await carol.enqueue(chain, atomic=True)
-        assert [one.status for one in both] == [EnqueueStatus.CREATED] * 2
+        assert [item.status for item in both] == [EnqueueStatus.CREATED] * 2
 
 
-async def test_another_teams_job_does_not_answer_for_ones_own(locked: Served) -> None:
+async def test_a_job_of_another_team_is_never_returned_as_a_duplicate(
+    keyed_server: LiveServer,
+) -> None:
     async with (
-        remote(locked, Role.PRODUCER, team="green") as green,
-        remote(locked, Role.PRODUCER, team="grey") as grey,
+        remote(keyed_server, Role.PRODUCER, team="green") as green,
+        remote(keyed_server, Role.PRODUCER, team="grey") as grey,
     ):
         first = make_job(request_id="same", unique_key="same")
         await green.enqueue([first])
         for again in (make_job(request_id="same"), make_job(unique_key="same"), first):
-            [answer] = await grey.enqueue([again])
-            assert (answer.status, answer.row) == (EnqueueStatus.CONFLICT, None)
-            assert str(first.id) not in str(answer.error) or again is first
-        [answer] = await grey.enqueue([make_job(depends_on=(first.id,))])
-        assert isinstance(answer.error, NotFoundError)
+            [response] = await grey.enqueue([again])
+            assert (response.status, response.row) == (EnqueueStatus.CONFLICT, None)
+            assert str(first.id) not in str(response.error) or again is first
+        [response] = await grey.enqueue([make_job(depends_on=(first.id,))])
+        assert isinstance(response.error, NotFoundError)
 
 
-async def test_another_teams_job_does_not_give_way(locked: Served) -> None:
+async def test_debounce_does_not_replace_a_job_of_another_team(
+    keyed_server: LiveServer,
+) -> None:
     async with (
-        remote(locked, Role.PRODUCER, team="green") as green,
-        remote(locked, Role.PRODUCER, team="grey") as grey,
+        remote(keyed_server, Role.PRODUCER, team="green") as green,
+        remote(keyed_server, Role.PRODUCER, team="grey") as grey,
     ):
         first = make_job(unique_key="waiting")
         await green.enqueue([first])
-        [answer] = await grey.enqueue([make_job(unique_key="waiting", debounce=True)])
+        [response] = await grey.enqueue([make_job(unique_key="waiting", debounce=True)])
         [row] = await green.get([first.id])
-    assert not answer.accepted
+    assert not response.accepted
     assert row is not None
     assert not row.final
 
 
-# -- small data
+# -- records
 
 
-async def test_secrets_are_out_of_reach(locked: Served) -> None:
+async def test_secret_records_are_not_accessible(keyed_server: LiveServer) -> None:
     for role in ROLES:
-        async with remote(locked, role) as store:
+        async with remote(keyed_server, role) as store:
             put = Put(kind=TICKET, key="x", value=b"{}")
             for call in (
                 store.list_records(TICKET),
@@ -420,22 +433,25 @@ async def test_secrets_are_out_of_reach(locked: Served) -> None:
 
 
 READ = {
-    WORKER: ALL, LIMIT: ALL, SCHEDULE: ALL, MARK: ALL, PAUSED: ALL, UNKNOWN_TASK: FOR_WORK,
+    WORKER: ALL, LIMIT: ALL, SCHEDULE: ALL, MARK: ALL, PAUSED: ALL, UNKNOWN_TASK: WORK_ROLES,
 }  # fmt: skip
 WRITE = {
-    WORKER: FOR_WORK,
-    LIMIT: FOR_WORK | {Role.OPERATOR},
-    SCHEDULE: FOR_WORK | {Role.OPERATOR},
-    MARK: FOR_WORK | {Role.OPERATOR},
+    WORKER: WORK_ROLES,
+    LIMIT: WORK_ROLES | {Role.OPERATOR},
+    SCHEDULE: WORK_ROLES | {Role.OPERATOR},
+    MARK: WORK_ROLES | {Role.OPERATOR},
     PAUSED: {Role.OPERATOR, Role.ADMIN},
-    UNKNOWN_TASK: FOR_WORK,
+    UNKNOWN_TASK: WORK_ROLES,
 }
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_each_kind_of_record_is_for_those_who_need_it(locked: Served, role: Role) -> None:
+async def test_each_record_kind_has_its_permissions(keyed_server: LiveServer, role: Role) -> None:
     limit = LimitSetting(override=Limit(concurrency=9)).encode()
-    async with remote(locked, role) as store, remote(locked, role, owner="eve") as part:
+    async with (
+        remote(keyed_server, role) as store,
+        remote(keyed_server, role, owner="eve") as part,
+    ):
         for kind, readers in READ.items():
             writers = WRITE[kind]
             key = "queue:nowhere" if kind == LIMIT else f"of-{role}"
@@ -451,10 +467,10 @@ async def test_each_kind_of_record_is_for_those_who_need_it(locked: Served, role
                 (part.put_records([put]), False),
                 (part.delete_records(kind, [key]), False),
             ):
-                assert await _is_let(call) is allowed, kind
+                assert await _is_permitted(call) is allowed, kind
 
 
-async def _is_let(call: Awaitable[Any]) -> bool:
+async def _is_permitted(call: Awaitable[Any]) -> bool:
     try:
         await call
     except StoreDeniedError:
@@ -462,11 +478,11 @@ async def _is_let(call: Awaitable[Any]) -> bool:
     return True
 
 
-# -- what is on record
+# -- audit log
 
 
-async def test_what_people_do_by_it_is_noted(locked: Served) -> None:
-    async with remote(locked, Role.ADMIN) as store:
+async def test_actions_through_the_store_protocol_are_audited(keyed_server: LiveServer) -> None:
+    async with remote(keyed_server, Role.ADMIN) as store:
         held, ended = make_job(queue="noted", hold=True), make_job(queue="noted")
         await store.enqueue([held, ended])
         await store.apply([submit(held.id)])
@@ -479,7 +495,7 @@ async def test_what_people_do_by_it_is_noted(locked: Served) -> None:
         await store.pause(["noted"], paused=False)
         await store.put_records([Put(kind=SCHEDULE, key="noted", value=b"{}")])
         await store.delete_records(SCHEDULE, ["noted"])
-        notes = [(one.action, one.target) for one in await AuditLog(store).list(limit=9)]
+        notes = [(item.action, item.target) for item in await AuditLog(store).list(limit=9)]
     assert notes[::-1] == [
         ("submit", str(held.id)),
         ("cancel", f"{held.id} {ended.id}"),
@@ -493,12 +509,12 @@ async def test_what_people_do_by_it_is_noted(locked: Served) -> None:
     ]
 
 
-async def test_a_note_can_be_added_and_never_changed(locked: Served) -> None:
-    async with remote(locked, Role.ADMIN) as store:
+async def test_audit_entries_can_be_added_but_not_changed(keyed_server: LiveServer) -> None:
+    async with remote(keyed_server, Role.ADMIN) as store:
         await AuditLog(store).append(None, "me", "look", "there")
         [entry] = await store.list_records(AUDIT, limit=1)
-        [answer] = await store.put_records([Put(kind=AUDIT, key=entry.key, value=b"{}")])
-        assert not answer.applied
+        [response] = await store.put_records([Put(kind=AUDIT, key=entry.key, value=b"{}")])
+        assert not response.applied
         assert await store.get_records(AUDIT, [entry.key]) == [entry]
 
 
@@ -506,23 +522,27 @@ async def test_a_note_can_be_added_and_never_changed(locked: Served) -> None:
 
 
 @pytest.mark.parametrize("version", [None, "0", "2", "x" * 99])
-def test_another_version_is_refused_by_name(locked: Served, version: str | None) -> None:
-    with locked.client(locked.key(Role.ADMIN)) as web:
-        for verb in (*MAY, *SERVER_VERBS):
+def test_another_protocol_version_is_rejected(
+    keyed_server: LiveServer, version: str | None
+) -> None:
+    with keyed_server.client(keyed_server.key(Role.ADMIN)) as web:
+        for verb in (*VERB_ROLES, *SERVER_VERBS):
             headers = {} if version is None else {wire_format.PROTOCOL_HEADER: version}
-            answer = web.post(f"{wire_format.PATH}/{verb}", content=b"{}", headers=headers)
-            assert (answer.status_code, answer.json()["code"]) == (400, "protocol")
+            response = web.post(f"{wire_format.PATH}/{verb}", content=b"{}", headers=headers)
+            assert (response.status_code, response.json()["code"]) == (400, "protocol")
 
 
-def test_nonsense_is_refused_and_never_a_fault_of_the_server(locked: Served) -> None:
+def test_malformed_store_requests_are_rejected(keyed_server: LiveServer) -> None:
     headers = {wire_format.PROTOCOL_HEADER: wire_format.PROTOCOL}
     wrong: list[Any] = [None, [], 5, {"jobs": 5}, {"ids": ["x"]}, {"claim": {}}, {"query": []}]
-    with locked.client(locked.key(Role.ADMIN)) as web:
-        for verb in (*MAY, "tail"):
-            for body in [b"", b"{", b"\xff", *(json.dumps(one).encode() for one in wrong)]:
-                answer = web.post(f"{wire_format.PATH}/{verb}", content=body, headers=headers)
+    with keyed_server.client(keyed_server.key(Role.ADMIN)) as web:
+        for verb in (*VERB_ROLES, "tail"):
+            for body in [b"", b"{", b"\xff", *(json.dumps(item).encode() for item in wrong)]:
+                response = web.post(f"{wire_format.PATH}/{verb}", content=body, headers=headers)
                 takes_nothing = verb in {"ping", "stats"}
-                assert answer.status_code == 422 or (takes_nothing and answer.status_code == 200)
+                assert response.status_code == 422 or (
+                    takes_nothing and response.status_code == 200
+                )
         deep = b'{"jobs":' + b"[" * 10_000
         assert (
             web.post(f"{wire_format.PATH}/enqueue", content=deep, headers=headers).status_code
@@ -534,23 +554,23 @@ def test_nonsense_is_refused_and_never_a_fault_of_the_server(locked: Served) -> 
         )
         job = json.loads(wire_format.request_schema("enqueue").dump(jobs=[make_job()]))
         job["jobs"][0]["payload"] = base64.b64encode(b"\xff" * 2**20 + b"!").decode()
-        answer = web.post(f"{wire_format.PATH}/enqueue", json=job, headers=headers)
-        assert answer.json()["result"][0]["error"]["code"] == "too_large"
+        response = web.post(f"{wire_format.PATH}/enqueue", json=job, headers=headers)
+        assert response.json()["result"][0]["error"]["code"] == "too_large"
 
 
-async def test_whoever_waits_and_goes_leaves_nothing_behind(
-    locked: Served, monkeypatch: pytest.MonkeyPatch
+async def test_a_disconnect_cancels_the_wait_of_a_worker(
+    keyed_server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their wait ends with them, not when its time is over."""
-    monkeypatch.setattr("windlass.server.routes.store.MAX_WAIT", 1000.0)
+    """The wait ends with the connection, not at its timeout."""
+    monkeypatch.setattr("windlass.server.routes.store_protocol.MAX_WAIT", 1000.0)
 
-    async def waits() -> int:
+    async def open_waits() -> int:
         return sum("StoreWakeups.wait" in str(task.get_coro()) for task in asyncio.all_tasks())
 
     def count() -> int:
-        return asyncio.run_coroutine_threadsafe(waits(), locked.loop).result(PATIENCE)
+        return asyncio.run_coroutine_threadsafe(open_waits(), keyed_server.loop).result(TIMEOUT)
 
-    async with remote(locked, Role.WORKER) as store:
+    async with remote(keyed_server, Role.WORKER) as store:
         await claim_all(store, "nothing")
         waiting = asyncio.ensure_future(store.wait(["nothing"], 1000))
         await asyncio.to_thread(until, lambda: count() == 1, "the wait")
@@ -558,30 +578,32 @@ async def test_whoever_waits_and_goes_leaves_nothing_behind(
         await asyncio.to_thread(until, lambda: count() == 0, "its end")
 
 
-async def test_a_server_that_stops_ends_the_waits_of_workers(tmp_path: Any) -> None:
-    with serving(tmp_path, ServerConfig(auth=AuthMode.OPEN)) as one:
-        store = HttpStore(HttpConfig(url=one.url, connect_retries=()))
+async def test_a_shutdown_ends_the_waits_of_workers(tmp_path: Any) -> None:
+    with run_server(tmp_path, ServerConfig(auth=AuthMode.OPEN)) as server:
+        store = HttpStore(HttpConfig(url=server.url, connect_retries=()))
         await claim_all(store)
         waiting = asyncio.ensure_future(store.wait(["default"], 60))
         await asyncio.sleep(0.05)
-        await asyncio.to_thread(one.stop)
-        async with asyncio.timeout(PATIENCE):
+        await asyncio.to_thread(server.stop)
+        async with asyncio.timeout(TIMEOUT):
             with pytest.raises(StoreUnavailableError):
                 await waiting
         await store.close()
 
 
-async def test_a_refusal_names_the_key_and_what_to_do(locked: Served) -> None:
-    key = make_key(locked, Role.VIEWER)
+async def test_a_permission_error_names_the_key_and_the_solution(
+    keyed_server: LiveServer,
+) -> None:
+    key = make_key(keyed_server, Role.VIEWER)
     name = key.split("_")[1]
-    async with HttpStore(HttpConfig(url=locked.url, key=key)) as store:
+    async with HttpStore(HttpConfig(url=keyed_server.url, key=key)) as store:
         with pytest.raises(
             StoreDeniedError, match=f"denied this to key {name}: this needs the permission 'work'"
         ):
             await store.due(1)
-    async with HttpStore(HttpConfig(url=locked.url, key=f"wl_{name}_{'x' * 43}")) as store:
+    async with HttpStore(HttpConfig(url=keyed_server.url, key=f"wl_{name}_{'x' * 43}")) as store:
         with pytest.raises(StoreDeniedError, match=f"rejected key {name}: .*WINDLASS_KEY"):
             await store.ping()
-    async with HttpStore(HttpConfig(url=locked.url)) as store:
+    async with HttpStore(HttpConfig(url=keyed_server.url)) as store:
         with pytest.raises(StoreDeniedError, match="requires an API key: set WINDLASS_KEY"):
             await store.ping()

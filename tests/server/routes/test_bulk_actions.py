@@ -1,11 +1,11 @@
-"""One verb for all jobs that match a filter."""
+"""Bulk actions: one action on all jobs that match a filter."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import httpx
-from tests.server.conftest import Served, enqueue, serving, wait_for
+from tests.server.conftest import LiveServer, enqueue, run_server, wait_for
 
 from windlass.core.ids import uuid7
 from windlass.server.auth.api_keys import Role
@@ -13,44 +13,46 @@ from windlass.server.config import AuthMode, ServerConfig
 
 
 def states(web: httpx.Client, queue: str) -> list[str]:
-    answer = web.get("/api/jobs", params={"queue": queue})
-    return [job["state"] for job in answer.json()["jobs"]]
+    response = web.get("/api/jobs", params={"queue": queue})
+    return [job["state"] for job in response.json()["jobs"]]
 
 
-def test_all_that_match_are_canceled_and_others_left_alone(served: Served) -> None:
-    with served.client() as web:
+def test_a_bulk_cancel_affects_only_matching_jobs(server: LiveServer) -> None:
+    with server.client() as web:
         for number in range(7):
             enqueue(web, "add", {"queue": "many"}, a=number)
         enqueue(web, "add", {"queue": "few"}, a=1)
         body = {"action": "cancel", "filter": {"queue": ["many"]}, "reason": "moved"}
-        told = web.post("/api/jobs/actions", json=body).json()
-        assert told == {"matched": 7, "done": 7, "refused": [], "cursor": None}
+        result = web.post("/api/jobs/actions", json=body).json()
+        assert result == {"matched": 7, "done": 7, "refused": [], "cursor": None}
         assert states(web, "many") == ["canceled"] * 7
         assert states(web, "few") == ["queued"]
         job = web.get("/api/jobs", params={"queue": "many", "limit": 1}).json()["jobs"][0]
         assert web.get(f"/api/jobs/{job['id']}").json()["cancelReason"] == "moved"
 
 
-def test_a_job_whose_state_forbids_it_is_refused_alone(served: Served) -> None:
-    with served.client() as web:
-        one = enqueue(web, "add", {"queue": "mixed"}, a=1)
+def test_a_job_whose_state_forbids_the_action_is_reported_as_refused(server: LiveServer) -> None:
+    with server.client() as web:
+        job = enqueue(web, "add", {"queue": "mixed"}, a=1)
         enqueue(web, "add", {"queue": "mixed", "hold": True}, a=2)
         body = {"action": "submit", "filter": {"queue": ["mixed"]}}
-        told = web.post("/api/jobs/actions", json=body).json()
-        assert (told["matched"], told["done"]) == (2, 1)
-        assert [(job["id"], job["code"]) for job in told["refused"]] == [(one["id"], "conflict")]
+        result = web.post("/api/jobs/actions", json=body).json()
+        assert (result["matched"], result["done"]) == (2, 1)
+        assert [(item["id"], item["code"]) for item in result["refused"]] == [
+            (job["id"], "conflict")
+        ]
 
 
-def test_more_than_fit_in_one_call_are_gone_through_by_the_cursor(served: Served) -> None:
-    with served.client() as web:
+def test_a_bulk_action_continues_with_the_cursor(server: LiveServer) -> None:
+    with server.client() as web:
         for number in range(5):
             enqueue(web, "add", {"queue": "long"}, a=number)
         body = {"action": "cancel", "filter": {"queue": ["long"], "limit": 2}}
         done, cursor = 0, None
         while True:
-            told = web.post("/api/jobs/actions", json=body | {"cursor": cursor}).json()
-            done += told["done"]
-            cursor = told["cursor"]
+            result = web.post("/api/jobs/actions", json=body | {"cursor": cursor}).json()
+            done += result["done"]
+            cursor = result["cursor"]
             if cursor is None:
                 break
         assert done == 5
@@ -59,19 +61,19 @@ def test_more_than_fit_in_one_call_are_gone_through_by_the_cursor(served: Served
             assert sorted(states(web, "long"), reverse=True) == sorted(status, reverse=True)
 
 
-def test_finished_jobs_are_deleted_together(served: Served) -> None:
-    with served.client() as web:
+def test_a_bulk_delete_deletes_finished_jobs(server: LiveServer) -> None:
+    with server.client() as web:
         enqueue(web, "add", {"queue": "old"}, a=1)
         enqueue(web, "add", {"queue": "old"}, a=2)
-        one = web.get("/api/jobs", params={"queue": "old"}).json()["jobs"][0]["id"]
-        web.post(f"/api/jobs/{one}/cancel")
+        job = web.get("/api/jobs", params={"queue": "old"}).json()["jobs"][0]["id"]
+        web.post(f"/api/jobs/{job}/cancel")
         body = {"action": "delete", "filter": {"queue": ["old"], "state": ["canceled"]}}
         assert web.post("/api/jobs/actions", json=body).json()["done"] == 1
         assert states(web, "old") == ["queued"]
 
 
-def test_what_is_meant_has_to_be_said(served: Served) -> None:
-    with served.client() as web:
+def test_an_invalid_bulk_action_is_rejected(server: LiveServer) -> None:
+    with server.client() as web:
         for body in (
             {"action": "delete", "filter": {}},
             {"action": "delete", "filter": {"limit": 5}},
@@ -86,53 +88,53 @@ def test_what_is_meant_has_to_be_said(served: Served) -> None:
             assert web.post("/api/jobs/actions", json=body).status_code == 422, body
 
 
-def test_named_jobs_are_acted_on_together_and_no_others(served: Served) -> None:
-    with served.client() as web:
+def test_a_bulk_action_by_id_affects_only_the_named_jobs(server: LiveServer) -> None:
+    with server.client() as web:
         queue = {"queue": "named"}
         jobs = [enqueue(web, "add", queue, a=number)["id"] for number in range(5)]
         gone = str(uuid7())
         body = {"action": "cancel", "filter": {"id": [*jobs[:3], jobs[0], gone], "limit": 1}}
-        told = web.post("/api/jobs/actions", json=body).json()
-        assert told == {"matched": 3, "done": 3, "refused": [], "cursor": None}
-        assert states(web, "named") == ["queued"] * 2 + ["canceled"] * 3  # the newest first
-        told = web.post("/api/jobs/actions", json=body | {"action": "submit"}).json()
-        assert (told["matched"], told["done"]) == (3, 0)
-        assert {one["id"] for one in told["refused"]} == set(jobs[:3])
+        result = web.post("/api/jobs/actions", json=body).json()
+        assert result == {"matched": 3, "done": 3, "refused": [], "cursor": None}
+        assert states(web, "named") == ["queued"] * 2 + ["canceled"] * 3  # newest first
+        result = web.post("/api/jobs/actions", json=body | {"action": "submit"}).json()
+        assert (result["matched"], result["done"]) == (3, 0)
+        assert {item["id"] for item in result["refused"]} == set(jobs[:3])
         narrowed = {"id": jobs, "state": ["queued"], "queue": ["named"]}
-        told = web.post("/api/jobs/actions", json={"action": "cancel", "filter": narrowed}).json()
-        assert (told["matched"], told["done"]) == (2, 2)
+        result = web.post("/api/jobs/actions", json={"action": "cancel", "filter": narrowed}).json()
+        assert (result["matched"], result["done"]) == (2, 2)
 
 
-def test_it_reaches_only_the_callers_own_jobs_and_needs_the_right(
+def test_a_bulk_action_needs_permission_and_affects_only_visible_jobs(
     tmp_path: Path,
 ) -> None:
-    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS)) as served:
-        keys = [served.key(Role.PRODUCER, owner=name) for name in ("a", "b")]
-        with served.client(keys[0]) as one, served.client(keys[1]) as two:
-            enqueue(one, "add", a=1)
-            enqueue(two, "add", a=1)
+    with run_server(tmp_path, ServerConfig(auth=AuthMode.KEYS)) as server:
+        keys = [server.key(Role.PRODUCER, owner=name) for name in ("a", "b")]
+        with server.client(keys[0]) as client_a, server.client(keys[1]) as client_b:
+            enqueue(client_a, "add", a=1)
+            enqueue(client_b, "add", a=1)
             body = {"action": "cancel", "filter": {"queue": ["default"]}}
-            assert one.post("/api/jobs/actions", json=body).json()["matched"] == 1
-            assert states(one, "default") == ["canceled"]
-            assert states(two, "default") == ["queued"]
+            assert client_a.post("/api/jobs/actions", json=body).json()["matched"] == 1
+            assert states(client_a, "default") == ["canceled"]
+            assert states(client_b, "default") == ["queued"]
             delete = {"action": "delete", "filter": {"queue": ["default"]}}
-            assert one.post("/api/jobs/actions", json=delete).status_code == 403
+            assert client_a.post("/api/jobs/actions", json=delete).status_code == 403
             foreign = {"action": "cancel", "filter": {"owner": "b"}}
-            assert one.post("/api/jobs/actions", json=foreign).status_code == 422
-            theirs = two.get("/api/jobs").json()["jobs"][0]["id"]
-            named = {"action": "cancel", "filter": {"id": [theirs]}}
-            assert one.post("/api/jobs/actions", json=named).json()["matched"] == 0
-            assert states(two, "default") == ["queued"]
+            assert client_a.post("/api/jobs/actions", json=foreign).status_code == 422
+            foreign_job = client_b.get("/api/jobs").json()["jobs"][0]["id"]
+            named = {"action": "cancel", "filter": {"id": [foreign_job]}}
+            assert client_a.post("/api/jobs/actions", json=named).json()["matched"] == 0
+            assert states(client_b, "default") == ["queued"]
 
 
-def test_what_was_done_again_already_is_not_done_twice(working: Served) -> None:
-    with working.client() as web:
+def test_a_bulk_retry_skips_jobs_that_were_already_retried(server_with_worker: LiveServer) -> None:
+    with server_with_worker.client() as web:
         job = enqueue(web, "broken", {"owner": "once"}, why="x")["id"]
         wait_for(web, job, "failed")
-        asked = {"action": "retry", "filter": {"owner": "once", "state": ["failed"]}}
-        assert web.post("/api/jobs/actions", json=asked).json()["done"] == 1
-        anew = web.get(f"/api/jobs/{job}").json()["retriedAs"]
-        wait_for(web, anew, "failed")
-        told = web.post("/api/jobs/actions", json=asked).json()
-        assert (told["matched"], told["done"]) == (2, 1)
-        assert [one["id"] for one in told["refused"]] == [job]
+        params = {"action": "retry", "filter": {"owner": "once", "state": ["failed"]}}
+        assert web.post("/api/jobs/actions", json=params).json()["done"] == 1
+        retry_id = web.get(f"/api/jobs/{job}").json()["retriedAs"]
+        wait_for(web, retry_id, "failed")
+        result = web.post("/api/jobs/actions", json=params).json()
+        assert (result["matched"], result["done"]) == (2, 1)
+        assert [item["id"] for item in result["refused"]] == [job]

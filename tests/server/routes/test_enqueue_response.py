@@ -1,4 +1,4 @@
-"""What `POST /api/jobs` answers is what is stored, though a new job is not read again."""
+"""The response of `POST /api/jobs` equals the stored job, although a new job is not read again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.conftest import enqueue, make_app, serving
+from tests.server.conftest import enqueue, make_app, run_server
 
 from windlass import Limit
 
@@ -25,16 +25,16 @@ from windlass import Limit
     ids=str,
 )
 @pytest.mark.parametrize("limited", [False, True], ids=["free", "limited"])
-def test_the_answer_is_the_job_as_it_is_stored(
+def test_the_enqueue_response_equals_the_stored_job(
     tmp_path: Path, options: dict[str, Any], *, limited: bool
 ) -> None:
     app = make_app(tmp_path)
-    with serving(tmp_path, app=app) as served, served.client() as web:
+    with run_server(tmp_path, app=app) as server, server.client() as web:
         if limited:
             app.limits.set("task:add", Limit(concurrency=1))
-            enqueue(web, "add", a=0)  # it has the only place
-        told = enqueue(web, "add", options, a=1)
-        assert told.pop("duplicate") is False
-        assert web.get(f"/api/jobs/{told['id']}").json() == told
+            enqueue(web, "add", a=0)  # it takes the only slot
+        result = enqueue(web, "add", options, a=1)
+        assert result.pop("duplicate") is False
+        assert web.get(f"/api/jobs/{result['id']}").json() == result
         if limited and not options:
-            assert (told["state"], told["gate"]) == ("created", "task:add")
+            assert (result["state"], result["gate"]) == ("created", "task:add")

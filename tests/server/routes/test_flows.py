@@ -1,15 +1,15 @@
-"""Flows in a list, and the graph around a job."""
+"""Flows, and the dependency graph of a job."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
-from tests.server.conftest import STREAM, Served, enqueue, make_app, serving, wait_for
+from tests.server.conftest import STREAM, LiveServer, enqueue, make_app, run_server, wait_for
 
 from windlass import Context
 from windlass.client import EnqueueOptions
@@ -19,52 +19,61 @@ from windlass.core.query.job_query import Page, Query
 from windlass.insights.graph import MAX_JOBS
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
-from windlass.server.routes.overview import MAX_PARENTS
+from windlass.server.routes.flows import MAX_PARENTS
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
+from windlass.task import Task
 from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 
 
 @pytest.fixture
-def locked(tmp_path: Path) -> Iterator[Served]:
-    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make_app(tmp_path)) as one:
-        yield one
+def web(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def keyed_server(tmp_path: Path) -> Iterator[LiveServer]:
+    with run_server(
+        tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make_app(tmp_path)
+    ) as live_server:
+        yield live_server
 
 
 def put(
-    served: Served,
+    server: LiveServer,
     *parents: UUID,
     flow_id: UUID | None = None,
     owner: str = "",
     team: str | None = None,
     unique_key: str | None = None,
 ) -> UUID:
-    spec = served.app.tasks.get("add")
+    spec = server.app.tasks.get("add")
     assert spec is not None
     options = EnqueueOptions(
         depends_on=parents, flow_id=flow_id, owner=owner, team=team, unique_key=unique_key
     )
-    job: NewJob = served.app.prepare(spec, (1,), {}, options)
-    [answer] = served.app.sync.call(served.app.aenqueue_each([job]))
-    assert answer.accepted, answer.error
+    job: NewJob = server.app.prepare(spec, (1,), {}, options)
+    [response] = server.app.sync.call(server.app.aenqueue_each([job]))
+    assert response.accepted, response.error
     return job.id
 
 
-def test_flows_are_listed_the_newest_first_in_pages(locked: Served) -> None:
+def test_flows_are_listed_newest_first_in_pages(keyed_server: LiveServer) -> None:
     flows = [uuid7() for _ in range(3)]
     for flow_id in flows:
-        put(locked, put(locked, flow_id=flow_id), flow_id=flow_id)
-    with locked.client(locked.key(Role.VIEWER)) as web:
+        put(keyed_server, put(keyed_server, flow_id=flow_id), flow_id=flow_id)
+    with keyed_server.client(keyed_server.key(Role.VIEWER)) as web:
         page = web.get("/api/flows", params={"limit": 2}).json()
-        assert [one["id"] for one in page["flows"]] == [str(flows[2]), str(flows[1])]
+        assert [flow["id"] for flow in page["flows"]] == [str(flows[2]), str(flows[1])]
         first = page["flows"][0]
         assert first["counts"] == {"queued": 1, "created": 1}
         assert (first["state"], first["percent"], first["capped"]) == ("queued", 0, False)
         assert first["endedAt"] is None
         rest = web.get("/api/flows", params={"limit": 2, "cursor": page["cursor"]}).json()
-        assert [one["id"] for one in rest["flows"]] == [str(flows[0])]
+        assert [flow["id"] for flow in rest["flows"]] == [str(flows[0])]
         assert rest["cursor"] is None
         whole = web.get(f"/api/flows/{flows[2]}").json()
         assert {name: whole[name] for name in first} == first
@@ -72,75 +81,79 @@ def test_flows_are_listed_the_newest_first_in_pages(locked: Served) -> None:
             assert web.get("/api/flows", params=wrong).status_code == 422
 
 
-def test_a_list_of_flows_is_of_ones_own_jobs(locked: Served) -> None:
+def test_the_list_of_flows_includes_only_visible_jobs(keyed_server: LiveServer) -> None:
     anns, bobs = uuid7(), uuid7()
-    put(locked, flow_id=anns, owner="ann", team="red")
-    put(locked, flow_id=bobs, owner="bob", team="red")
-    put(locked, flow_id=bobs, owner="bob", team="blue")
-    for whose, seen in (
+    put(keyed_server, flow_id=anns, owner="ann", team="red")
+    put(keyed_server, flow_id=bobs, owner="bob", team="red")
+    put(keyed_server, flow_id=bobs, owner="bob", team="blue")
+    for scope, seen in (
         ({"owner": "ann"}, [(str(anns), 1)]),
         ({"owner": "bob", "team": "blue"}, [(str(bobs), 1)]),
         ({"team": "red"}, [(str(bobs), 1), (str(anns), 1)]),
         ({"owner": "cat"}, []),
     ):
-        with locked.client(locked.key(Role.VIEWER, **whose)) as web:
+        with keyed_server.client(keyed_server.key(Role.VIEWER, **scope)) as web:
             flows = web.get("/api/flows").json()["flows"]
-            assert [(one["id"], one["counts"]["queued"]) for one in flows] == seen
+            assert [(flow["id"], flow["counts"]["queued"]) for flow in flows] == seen
 
 
-def test_of_a_mixed_flow_one_is_told_of_ones_own_jobs_only(locked: Served) -> None:
+def test_a_mixed_flow_shows_only_visible_jobs(keyed_server: LiveServer) -> None:
     flow_id = uuid7()
-    bobs = put(locked, flow_id=flow_id, owner="", team="blue")
-    first = put(locked, flow_id=flow_id, owner="", team="red")
-    last = put(locked, bobs, first, flow_id=flow_id, owner="", team="red")
-    with locked.client(locked.key(Role.VIEWER, team="red")) as web:
-        told = web.get(f"/api/flows/{flow_id}").json()
-    assert told["counts"] == {"queued": 1, "created": 1}
-    assert [(one["id"], one["dependsOn"]) for one in told["jobs"]] == [
+    bobs = put(keyed_server, flow_id=flow_id, owner="", team="blue")
+    first = put(keyed_server, flow_id=flow_id, owner="", team="red")
+    last = put(keyed_server, bobs, first, flow_id=flow_id, owner="", team="red")
+    with keyed_server.client(keyed_server.key(Role.VIEWER, team="red")) as web:
+        result = web.get(f"/api/flows/{flow_id}").json()
+    assert result["counts"] == {"queued": 1, "created": 1}
+    assert [(job["id"], job["dependsOn"]) for job in result["jobs"]] == [
         (str(last), [str(first)]),
         (str(first), []),
     ]
-    with locked.client(locked.key(Role.VIEWER)) as web:
-        told = web.get(f"/api/flows/{flow_id}").json()
-    assert told["counts"] == {"queued": 2, "created": 1}
-    assert told["jobs"][0]["dependsOn"] == [str(bobs), str(first)]
-    with locked.client(locked.key(Role.VIEWER, owner="cat")) as web:
+    with keyed_server.client(keyed_server.key(Role.VIEWER)) as web:
+        result = web.get(f"/api/flows/{flow_id}").json()
+    assert result["counts"] == {"queued": 2, "created": 1}
+    assert result["jobs"][0]["dependsOn"] == [str(bobs), str(first)]
+    with keyed_server.client(keyed_server.key(Role.VIEWER, owner="cat")) as web:
         assert web.get(f"/api/flows/{flow_id}").status_code == 404
 
 
 @pytest.mark.parametrize("verb", ["retry", "resume"])
-def test_another_teams_job_never_stands_for_one_of_a_flow(locked: Served, verb: str) -> None:
+def test_retrying_a_flow_never_returns_a_job_of_another_team(
+    keyed_server: LiveServer, verb: str
+) -> None:
     flow_id = uuid7()
-    put(locked, flow_id=flow_id, team="red", unique_key="one")
-    with locked.client(locked.key(Role.OPERATOR, team="red")) as web:
+    put(keyed_server, flow_id=flow_id, team="red", unique_key="one")
+    with keyed_server.client(keyed_server.key(Role.OPERATOR, team="red")) as web:
         assert web.post(f"/api/flows/{flow_id}/cancel").json()["jobs"] == 1
-        other = put(locked, team="blue", unique_key="one")
-        answer = web.post(f"/api/flows/{flow_id}/{verb}")
-        assert answer.status_code == 409, answer.text
-        assert answer.json()["code"] == "conflict"
-        assert str(other) not in answer.text
-    with locked.client(locked.key(Role.OPERATOR)) as web:  # who sees both is told of both
+        other = put(keyed_server, team="blue", unique_key="one")
+        response = web.post(f"/api/flows/{flow_id}/{verb}")
+        assert response.status_code == 409, response.text
+        assert response.json()["code"] == "conflict"
+        assert str(other) not in response.text
+    with keyed_server.client(
+        keyed_server.key(Role.OPERATOR)
+    ) as web:  # an unscoped key sees both jobs
         assert web.post(f"/api/flows/{flow_id}/{verb}").status_code == 200
 
 
-def test_of_many_parents_in_a_flow_the_first_are_told_and_that_there_are_more(
-    locked: Served,
+def test_a_flow_lists_the_first_parents_of_a_job_and_more_parents(
+    keyed_server: LiveServer,
 ) -> None:
     flow_id = uuid7()
-    parents = [put(locked, flow_id=flow_id) for _ in range(MAX_PARENTS + 1)]
-    put(locked, *parents[:MAX_PARENTS], flow_id=flow_id)
-    with locked.client(locked.key(Role.VIEWER)) as web:
-        told = web.get(f"/api/flows/{flow_id}").json()
-        assert len(told["jobs"][0]["dependsOn"]) == MAX_PARENTS
-        assert not told["moreParents"]
-        put(locked, *parents, flow_id=flow_id)
-        told = web.get(f"/api/flows/{flow_id}").json()
-        assert told["jobs"][0]["dependsOn"] == [str(id_) for id_ in parents[:MAX_PARENTS]]
-        assert told["moreParents"]
+    parents = [put(keyed_server, flow_id=flow_id) for _ in range(MAX_PARENTS + 1)]
+    put(keyed_server, *parents[:MAX_PARENTS], flow_id=flow_id)
+    with keyed_server.client(keyed_server.key(Role.VIEWER)) as web:
+        result = web.get(f"/api/flows/{flow_id}").json()
+        assert len(result["jobs"][0]["dependsOn"]) == MAX_PARENTS
+        assert not result["moreParents"]
+        put(keyed_server, *parents, flow_id=flow_id)
+        result = web.get(f"/api/flows/{flow_id}").json()
+        assert result["jobs"][0]["dependsOn"] == [str(id_) for id_ in parents[:MAX_PARENTS]]
+        assert result["moreParents"]
 
 
 class Searched(WrappedStore):
-    """Keeps what was searched for."""
+    """Records the queries of `find`."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -157,72 +170,74 @@ class Searched(WrappedStore):
         return await super().find(query)
 
 
-def test_lists_ask_the_store_for_no_payloads(tmp_path: Path) -> None:
+def test_lists_do_not_read_payloads(tmp_path: Path) -> None:
     app, store = make_app(tmp_path), Searched(MemoryStore())
     with (
         app.replace_store(store, tmp_path / "data"),
-        serving(tmp_path, app=app) as served,
-        served.client() as web,
+        run_server(tmp_path, app=app) as server,
+        server.client() as web,
     ):
         flow_id = uuid7()
-        job = put(served, flow_id=flow_id)
-        assert [one["id"] for one in web.get("/api/jobs").json()["jobs"]] == [str(job)]
+        job = put(server, flow_id=flow_id)
+        assert [item["id"] for item in web.get("/api/jobs").json()["jobs"]] == [str(job)]
         assert web.get(f"/api/flows/{flow_id}").json()["jobs"][0]["id"] == str(job)
-        with web.stream("GET", "/api/events", headers=STREAM) as told:
-            assert str(job) in next(line for line in told.iter_lines() if line.startswith("data"))
+        with web.stream("GET", "/api/events", headers=STREAM) as result:
+            assert str(job) in next(line for line in result.iter_lines() if line.startswith("data"))
         assert len(store.searches) >= 3
         assert all(query.omit_payload for query in store.searches)
         assert web.get(f"/api/jobs/{job}").json()["arguments"] == {"a": 1}
 
 
 def graph(web: httpx.Client, job: UUID) -> tuple[dict[UUID, list[UUID]], bool]:
-    """Whom each job depends on, in the order in which they are told; and whether there are more."""
-    answer = web.get(f"/api/jobs/{job}/graph")
-    assert answer.status_code == 200, answer.text
-    told = answer.json()
-    parents = {UUID(one["id"]): [UUID(id_) for id_ in one["dependsOn"]] for one in told["jobs"]}
-    return parents, told["capped"]
+    """Return the parents of each job, in response order, and whether the graph is capped."""
+    response = web.get(f"/api/jobs/{job}/graph")
+    assert response.status_code == 200, response.text
+    result = response.json()
+    parents = {
+        UUID(item["id"]): [UUID(id_) for id_ in item["dependsOn"]] for item in result["jobs"]
+    }
+    return parents, result["capped"]
 
 
-def test_a_job_alone_is_a_graph_of_one(locked: Served) -> None:
-    job = put(locked)
-    with locked.client(locked.key(Role.VIEWER)) as web:
+def test_the_graph_of_a_single_job_is_that_job(keyed_server: LiveServer) -> None:
+    job = put(keyed_server)
+    with keyed_server.client(keyed_server.key(Role.VIEWER)) as web:
         assert graph(web, job) == ({job: []}, False)
 
 
-def test_a_graph_is_the_same_from_each_of_its_jobs(locked: Served) -> None:
-    top, other = put(locked), put(locked)
-    left, right = put(locked, top), put(locked, top, other)
-    end = put(locked, left, right)
-    put(locked)
+def test_every_job_of_a_graph_returns_the_same_graph(keyed_server: LiveServer) -> None:
+    top, other = put(keyed_server), put(keyed_server)
+    left, right = put(keyed_server, top), put(keyed_server, top, other)
+    end = put(keyed_server, left, right)
+    put(keyed_server)
     whole = {top: [], other: [], left: [top], right: [top, other], end: [left, right]}
-    with locked.client(locked.key(Role.VIEWER)) as web:
+    with keyed_server.client(keyed_server.key(Role.VIEWER)) as web:
         for job in whole:
             parents, capped = graph(web, job)
             assert next(iter(parents)) == job
             assert (parents, capped) == (whole, False)
 
 
-def test_jobs_of_others_are_neither_in_a_graph_nor_on_the_way(locked: Served) -> None:
-    top = put(locked, owner="ann", team="red")
-    between = put(locked, top, owner="ann", team="blue")
-    mine = put(locked, top, owner="ann", team="red")
-    hidden = put(locked, between, owner="ann", team="red")
-    with locked.client(locked.key(Role.VIEWER, owner="ann", team="red")) as web:
+def test_a_graph_neither_shows_nor_crosses_invisible_jobs(keyed_server: LiveServer) -> None:
+    top = put(keyed_server, owner="ann", team="red")
+    between = put(keyed_server, top, owner="ann", team="blue")
+    mine = put(keyed_server, top, owner="ann", team="red")
+    hidden = put(keyed_server, between, owner="ann", team="red")
+    with keyed_server.client(keyed_server.key(Role.VIEWER, owner="ann", team="red")) as web:
         assert graph(web, top) == ({top: [], mine: [top]}, False)
         assert graph(web, hidden) == ({hidden: []}, False)
         assert web.get(f"/api/jobs/{between}/graph").status_code == 404
 
 
-def test_a_wide_graph_is_cut_short_and_it_is_said(locked: Served) -> None:
-    top = put(locked)
-    spec = locked.app.tasks.get("add")
+def test_a_wide_graph_is_capped(keyed_server: LiveServer) -> None:
+    top = put(keyed_server)
+    spec = keyed_server.app.tasks.get("add")
     assert spec is not None
     options = EnqueueOptions(depends_on=(top,))
-    wide = [locked.app.prepare(spec, (n,), {}, options) for n in range(MAX_JOBS + 5)]
-    locked.app.sync.call(locked.app.aenqueue_each(wide))
-    last = put(locked, *(job.id for job in wide))
-    with locked.client(locked.key(Role.VIEWER)) as web:
+    wide = [keyed_server.app.prepare(spec, (n,), {}, options) for n in range(MAX_JOBS + 5)]
+    keyed_server.app.sync.call(keyed_server.app.aenqueue_each(wide))
+    last = put(keyed_server, *(job.id for job in wide))
+    with keyed_server.client(keyed_server.key(Role.VIEWER)) as web:
         parents, capped = graph(web, top)
         assert (len(parents), capped) == (MAX_JOBS, True)
         assert set(parents) == {top, *(job.id for job in wide[: MAX_JOBS - 1])}
@@ -231,19 +246,19 @@ def test_a_wide_graph_is_cut_short_and_it_is_said(locked: Served) -> None:
         assert (len(exact), capped) == (MAX_JOBS, True)
 
 
-def test_a_graph_that_just_fits_is_whole(locked: Served) -> None:
-    top = put(locked)
+def test_a_graph_of_the_maximum_size_is_complete(keyed_server: LiveServer) -> None:
+    top = put(keyed_server)
     for _ in range(MAX_JOBS - 1):
-        top = put(locked, top)
-    with locked.client(locked.key(Role.VIEWER)) as web:
+        top = put(keyed_server, top)
+    with keyed_server.client(keyed_server.key(Role.VIEWER)) as web:
         parents, capped = graph(web, top)
         assert (len(parents), capped) == (MAX_JOBS, False)
-        more = put(locked, top)
+        more = put(keyed_server, top)
         parents, capped = graph(web, more)
         assert (len(parents), capped) == (MAX_JOBS, True)
 
 
-def test_what_a_job_fanned_out_into_is_around_it(tmp_path: Path) -> None:
+def test_the_graph_of_a_fan_out_has_the_child_jobs(tmp_path: Path) -> None:
     app = make_app(tmp_path)
 
     @app.task(name="part")
@@ -254,10 +269,28 @@ def test_what_a_job_fanned_out_into_is_around_it(tmp_path: Path) -> None:
     async def whole(ctx: Context) -> int:
         return sum(await ctx.amap(part, [1, 2, 3]))
 
-    with serving(tmp_path, app=app, worker=True) as served, served.client() as web:
+    with run_server(tmp_path, app=app, worker=True) as server, server.client() as web:
         job = enqueue(web, "whole")["id"]
         wait_for(web, job, "succeeded")
         parents, _ = graph(web, UUID(job))
     parts = parents.pop(UUID(job))
     assert len(parts) == 3
-    assert parents == {one: [] for one in parts}
+    assert parents == {item: [] for item in parts}
+
+
+def test_a_flow_is_returned_with_its_jobs_and_dependencies(
+    server: LiveServer, web: httpx.Client
+) -> None:
+    flow = server.app.flow()
+    add = server.app.tasks.get("add")
+    assert add is not None
+    task: Task[..., int] = Task(server.app, add)
+    first = flow.add(task, a=1)
+    flow.add(task, a=first.result)
+    run = flow.enqueue()
+    result = web.get(f"/api/flows/{run.id}").json()
+    assert result["counts"] == {"queued": 1, "created": 1}
+    [last, parent] = result["jobs"]
+    assert last["dependsOn"] == [parent["id"]]
+    assert web.get(f"/api/flows/{uuid4()}").status_code == 404
+    assert web.get("/api/flows/x").status_code == 422

@@ -1,4 +1,4 @@
-"""What is done to jobs over HTTP."""
+"""Actions on one job: submit, cancel, retry, resume, delete."""
 
 from __future__ import annotations
 
@@ -6,48 +6,48 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.server.conftest import Served, enqueue, wait_for
+from tests.server.conftest import LiveServer, enqueue, wait_for
 
 
-def test_a_job_that_is_held_is_submitted(served: Served) -> None:
-    with served.client() as web:
+def test_a_held_job_can_be_submitted(server: LiveServer) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)
-        answer = web.post(f"/api/jobs/{job['id']}/submit")
-        assert (answer.status_code, answer.json()["state"]) == (200, "queued")
+        response = web.post(f"/api/jobs/{job['id']}/submit")
+        assert (response.status_code, response.json()["state"]) == (200, "queued")
 
 
-def test_a_waiting_job_is_canceled_at_once(served: Served) -> None:
-    with served.client() as web:
+def test_a_queued_job_is_canceled_at_once(server: LiveServer) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", a=1)
-        answer = web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": "no need"})
-        assert answer.json() == {"id": job["id"], "status": "canceled", "cleanupScheduled": False}
-        told = web.get(f"/api/jobs/{job['id']}").json()
-        assert (told["cancelReason"], told["canceledAt"]) == ("no need", told["endedAt"])
+        response = web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": "no need"})
+        assert response.json() == {"id": job["id"], "status": "canceled", "cleanupScheduled": False}
+        result = web.get(f"/api/jobs/{job['id']}").json()
+        assert (result["cancelReason"], result["canceledAt"]) == ("no need", result["endedAt"])
 
 
-def test_a_running_job_is_asked_to_stop_and_ends_as_canceled(
-    working: Served, tmp_path: Path
+def test_a_running_job_gets_a_cancel_request_and_ends_as_canceled(
+    server_with_worker: LiveServer, tmp_path: Path
 ) -> None:
-    with working.client() as web:
+    with server_with_worker.client() as web:
         job = enqueue(web, "film", gate=str(tmp_path / "never"))
         wait_for(web, job["id"], "running")
-        answer = web.post(f"/api/jobs/{job['id']}/cancel")
-        assert answer.json() == {"id": job["id"], "status": "requested", "cleanupScheduled": True}
-        told = wait_for(web, job["id"], "canceled")
-        assert told["canceledAt"] == told["endedAt"]
+        response = web.post(f"/api/jobs/{job['id']}/cancel")
+        assert response.json() == {"id": job["id"], "status": "requested", "cleanupScheduled": True}
+        result = wait_for(web, job["id"], "canceled")
+        assert result["canceledAt"] == result["endedAt"]
 
 
-def test_the_end_that_came_first_is_the_answer_to_a_cancel(working: Served) -> None:
-    with working.client() as web:
+def test_canceling_a_finished_job_returns_its_final_state(server_with_worker: LiveServer) -> None:
+    with server_with_worker.client() as web:
         job = wait_for(web, enqueue(web, "add", a=1)["id"], "succeeded")
-        answer = web.post(f"/api/jobs/{job['id']}/cancel")
-        assert answer.status_code == 200
-        assert answer.json()["status"] == "succeeded"
+        response = web.post(f"/api/jobs/{job['id']}/cancel")
+        assert response.status_code == 200
+        assert response.json()["status"] == "succeeded"
         assert job["result"] == 1
 
 
-def test_a_finished_job_is_retried_as_a_new_one_and_once(served: Served) -> None:
-    with served.client() as web:
+def test_a_finished_job_is_retried_once_as_a_new_job(server: LiveServer) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", a=1)
         assert web.post(f"/api/jobs/{job['id']}/retry").status_code == 409
         web.post(f"/api/jobs/{job['id']}/cancel")
@@ -59,22 +59,24 @@ def test_a_finished_job_is_retried_as_a_new_one_and_once(served: Served) -> None
         assert first.json()["id"] == second.json()["id"]
 
 
-def test_a_failed_job_is_resumed_after_its_last_step(working: Served, tmp_path: Path) -> None:
-    mended = tmp_path / "mended"
-    with working.client() as web:
-        job = wait_for(web, enqueue(web, "stepped", mended=str(mended))["id"], "failed")
+def test_a_failed_job_is_resumed_after_its_last_step(
+    server_with_worker: LiveServer, tmp_path: Path
+) -> None:
+    success_file = tmp_path / "success_file"
+    with server_with_worker.client() as web:
+        job = wait_for(web, enqueue(web, "stepped", success_file=str(success_file))["id"], "failed")
         assert (job["canResume"], job["lastCompletedStep"]) == (True, "first")
-        mended.touch()
-        answer = web.post(f"/api/jobs/{job['id']}/resume")
-        assert answer.status_code == 201
-        assert wait_for(web, answer.json()["id"], "succeeded")["result"] == "done"
+        success_file.touch()
+        response = web.post(f"/api/jobs/{job['id']}/resume")
+        assert response.status_code == 201
+        assert wait_for(web, response.json()["id"], "succeeded")["result"] == "done"
         done = enqueue(web, "add", a=1)["id"]
         wait_for(web, done, "succeeded")
         assert web.post(f"/api/jobs/{done}/resume").status_code == 409
 
 
-def test_only_a_finished_job_is_deleted(served: Served) -> None:
-    with served.client() as web:
+def test_only_finished_jobs_can_be_deleted(server: LiveServer) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", a=1)
         refused = web.delete(f"/api/jobs/{job['id']}")
         assert refused.status_code == 409
@@ -85,16 +87,16 @@ def test_only_a_finished_job_is_deleted(served: Served) -> None:
 
 
 @pytest.mark.parametrize("verb", ["submit", "cancel", "retry", "resume"])
-def test_nothing_is_done_to_a_job_that_does_not_exist(served: Served, verb: str) -> None:
-    with served.client() as web:
+def test_actions_on_a_missing_job_are_not_found(server: LiveServer, verb: str) -> None:
+    with server.client() as web:
         assert web.post(f"/api/jobs/{uuid4()}/{verb}").status_code == 404
         assert web.post(f"/api/jobs/none/{verb}").status_code == 422
 
 
-def test_a_reason_that_is_no_text_is_named(served: Served) -> None:
-    with served.client() as web:
+def test_a_reason_that_is_not_text_is_reported(server: LiveServer) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", a=1)
-        answer = web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": 5})
-        assert answer.status_code == 422
-        assert answer.json()["errors"][0]["field"] == "reason"
+        response = web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": 5})
+        assert response.status_code == 422
+        assert response.json()["errors"][0]["field"] == "reason"
         assert web.get(f"/api/jobs/{job['id']}").json()["state"] == "queued"

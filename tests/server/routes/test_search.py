@@ -1,4 +1,4 @@
-"""What people look for: text in jobs, and how many jobs they are about to act on."""
+"""Search for text in jobs, and counts of matching jobs."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.conftest import STREAM, Served, enqueue, serving, wait_for
+from tests.server.conftest import STREAM, LiveServer, enqueue, run_server, wait_for
 
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 
 
 def found(web: httpx.Client, **filters: Any) -> list[str]:
-    answer = web.get("/api/jobs", params=filters)
-    assert answer.status_code == 200, answer.text
-    return [job["id"] for job in answer.json()["jobs"]]
+    response = web.get("/api/jobs", params=filters)
+    assert response.status_code == 200, response.text
+    return [job["id"] for job in response.json()["jobs"]]
 
 
 def count(web: httpx.Client, **filters: Any) -> dict[str, Any]:
-    answer = web.get("/api/jobs/count", params=filters)
-    assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    response = web.get("/api/jobs/count", params=filters)
+    assert response.status_code == 200, response.text
+    result: dict[str, Any] = response.json()
+    return result
 
 
-def test_jobs_are_found_by_what_their_error_said(working: Served) -> None:
-    with working.client() as web:
+def test_jobs_are_found_by_the_text_of_their_error(server_with_worker: LiveServer) -> None:
+    with server_with_worker.client() as web:
         lost = enqueue(web, "broken", why="The Moon has set")["id"]
         other = enqueue(web, "broken", {"tags": ["moonlit"]}, why="no film")["id"]
         for job in (lost, other):
@@ -39,8 +39,8 @@ def test_jobs_are_found_by_what_their_error_said(working: Served) -> None:
         assert count(web, text="moon") == {"count": 2, "capped": False}
 
 
-def test_all_that_match_a_text_are_acted_on(served: Served) -> None:
-    with served.client() as web:
+def test_a_bulk_action_selects_jobs_by_text(server: LiveServer) -> None:
+    with server.client() as web:
         jobs = [enqueue(web, "add", {"tags": [f"Order-{n}"]}, a=n)["id"] for n in range(3)]
         other = enqueue(web, "add", {"tags": ["ordinary"]}, a=1)["id"]
         assert count(web, text="order-", limit=1) == {"count": 3, "capped": False}
@@ -50,27 +50,27 @@ def test_all_that_match_a_text_are_acted_on(served: Served) -> None:
         assert web.get(f"/api/jobs/{other}").json()["state"] == "queued"
 
 
-def test_a_list_with_a_text_is_watched(served: Served) -> None:
-    with served.client() as web:
+def test_a_list_filtered_by_text_can_be_watched(server: LiveServer) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", {"tags": ["Watched"]}, a=1)["id"]
         enqueue(web, "add", a=1)
-        asked = {"text": "watched"}
-        with web.stream("GET", "/api/events", headers=STREAM, params=asked) as response:
-            told = next(line for line in response.iter_lines() if line.startswith("data:"))
-        assert job in told
+        params = {"text": "watched"}
+        with web.stream("GET", "/api/events", headers=STREAM, params=params) as response:
+            result = next(line for line in response.iter_lines() if line.startswith("data:"))
+        assert job in result
 
 
 @pytest.mark.parametrize("text", ["a\0", "x" * 600])
-def test_a_text_that_is_wrong_is_refused(served: Served, text: str) -> None:
-    with served.client() as web:
+def test_an_invalid_search_text_is_rejected(server: LiveServer, text: str) -> None:
+    with server.client() as web:
         for path in ("/api/jobs", "/api/jobs/count"):
             assert web.get(path, params={"text": text}).status_code == 422
 
 
-def test_only_ones_own_jobs_are_found_and_counted(tmp_path: Path) -> None:
-    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS)) as served:
-        keys = [served.key(Role.PRODUCER, owner=name) for name in ("ann", "bob")]
-        with served.client(keys[0]) as ann, served.client(keys[1]) as bob:
+def test_search_and_count_include_only_visible_jobs(tmp_path: Path) -> None:
+    with run_server(tmp_path, ServerConfig(auth=AuthMode.KEYS)) as server:
+        keys = [server.key(Role.PRODUCER, owner=name) for name in ("ann", "bob")]
+        with server.client(keys[0]) as ann, server.client(keys[1]) as bob:
             enqueue(ann, "add", {"tags": ["film"]}, a=1)
             for number in range(2):
                 enqueue(bob, "add", {"tags": ["film"]}, a=number)

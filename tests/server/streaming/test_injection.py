@@ -1,4 +1,4 @@
-"""Whatever jobs, tasks and callers say, it stays inside the message or header that carries it."""
+"""Text of jobs, tasks and callers cannot break out of its SSE message or HTTP header."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from tests.server.conftest import PATIENCE, STREAM, Served, enqueue
+from tests.server.conftest import STREAM, TIMEOUT, LiveServer, enqueue
 
-EVIL = [
+INJECTIONS = [
     "a\n\nevent: job-completed\ndata: {}\n\n",
     "a\r\ndata: x",
     "a\rid: 1-99",
@@ -23,34 +23,34 @@ EVIL = [
 
 
 @pytest.fixture
-def web(served: Served) -> Iterator[httpx.Client]:
-    with served.client() as client:
+def web(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
         yield client
 
 
-def speak(web: httpx.Client, evil: str) -> str:
-    """A job whose every word is evil."""
+def run_job_with_text(web: httpx.Client, text: str) -> str:
+    """Run a job with this text in all its fields and events; return its id."""
     queue = str(uuid4())
-    options = {"queue": queue, "tags": [evil], "headers": {"x": evil}, "uniqueKey": evil}
+    options = {"queue": queue, "tags": [text], "headers": {"x": text}, "uniqueKey": text}
     job = enqueue(web, "add", options, a=1)
-    claim = {"worker": evil, "queues": {queue: 1}, "tasks": ["add"]}
+    claim = {"worker": text, "queues": {queue: 1}, "tasks": ["add"]}
     [claimed] = web.post("/api/worker/claim", json=claim).json()["jobs"]
     token = {"taskToken": claimed["taskToken"]}
     records = [
-        {"n": 1, "type": "log", "data": {"message": evil, evil: evil}},
-        {"n": 2, "type": "artifact", "data": {"name": evil, "uri": evil}},
-        {"n": 3, "type": "step-progress", "percent": 5, "stage": "s", "data": {"message": evil}},
+        {"n": 1, "type": "log", "data": {"message": text, text: text}},
+        {"n": 2, "type": "artifact", "data": {"name": text, "uri": text}},
+        {"n": 3, "type": "step-progress", "percent": 5, "stage": "s", "data": {"message": text}},
     ]
     web.post("/api/worker/record", json={"tasks": [token | {"records": records}]})
-    web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": evil})
-    end = token | {"outcome": "canceled", "reason": evil}
-    answers = web.post("/api/worker/settle", json={"tasks": [end]}).json()["results"]
-    assert [one["status"] for one in answers] == ["applied"]
+    web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": text})
+    end = token | {"outcome": "canceled", "reason": text}
+    responses = web.post("/api/worker/settle", json={"tasks": [end]}).json()["results"]
+    assert [response["status"] for response in responses] == ["applied"]
     return str(job["id"])
 
 
-def checked(body: bytes) -> list[dict[str, str]]:
-    """The messages, read as the standard says, and by who splits lines wherever Python does."""
+def parse_messages(body: bytes) -> list[dict[str, str]]:
+    """Parse messages by the standard, and check clients that split lines like Python."""
     text = body.decode()
     assert "\0" not in text
     assert text.splitlines() == text.split("\n")[:-1]
@@ -66,36 +66,38 @@ def checked(body: bytes) -> list[dict[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("evil", EVIL)
-def test_no_word_of_a_job_begins_a_message_of_its_own(web: httpx.Client, evil: str) -> None:
-    job = speak(web, evil)
+@pytest.mark.parametrize("text", INJECTIONS)
+def test_text_of_a_job_cannot_start_another_message(web: httpx.Client, text: str) -> None:
+    job = run_job_with_text(web, text)
     page = web.get(f"/api/jobs/{job}/events").json()["events"]
-    alone = checked(web.get(f"/api/jobs/{job}/events", headers=STREAM).content)
-    assert [one["id"] for one in alone] == [event["id"] for event in page]
-    assert [json.loads(one["data"]) for one in alone] == [event["data"] for event in page]
-    [log] = [one for one in alone if one["event"] == "log"]
-    assert json.loads(log["data"])["message"] == evil
-    among = checked(web.get("/api/events", params={"after": f"{job}:0"}, headers=STREAM).content)
-    assert [json.loads(one["data"])["id"] for one in among] == [event["id"] for event in page]
+    alone = parse_messages(web.get(f"/api/jobs/{job}/events", headers=STREAM).content)
+    assert [item["id"] for item in alone] == [event["id"] for event in page]
+    assert [json.loads(item["data"]) for item in alone] == [event["data"] for event in page]
+    [log] = [item for item in alone if item["event"] == "log"]
+    assert json.loads(log["data"])["message"] == text
+    among = parse_messages(
+        web.get("/api/events", params={"after": f"{job}:0"}, headers=STREAM).content
+    )
+    assert [json.loads(item["data"])["id"] for item in among] == [event["id"] for event in page]
 
 
 def test_a_snapshot_of_a_list_is_one_message(web: httpx.Client) -> None:
-    for evil in EVIL:
-        speak(web, evil)
+    for text in INJECTIONS:
+        run_job_with_text(web, text)
     with web.stream("GET", "/api/events", params={"limit": 100}, headers=STREAM) as response:
         body = b""
         for piece in response.iter_bytes():
             body += piece
-            if body.count(b"event: snapshot") >= len(EVIL) and body.endswith(b"\n\n"):
+            if body.count(b"event: snapshot") >= len(INJECTIONS) and body.endswith(b"\n\n"):
                 break
-    assert {one["event"] for one in checked(body)} == {"snapshot"}
+    assert {item["event"] for item in parse_messages(body)} == {"snapshot"}
 
 
-def test_nul_is_refused_where_names_are_given(web: httpx.Client) -> None:
+def test_nul_in_a_name_is_rejected(web: httpx.Client) -> None:
     for more in ({"tags": ["a\0"]}, {"queue": "a\0"}, {"uniqueKey": "\0"}, {"owner": "\0"}):
         body = {"task": "add", "arguments": {"a": 1}, **more}
-        answer = web.post("/api/jobs", json=body)
-        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_argument"), more
+        response = web.post("/api/jobs", json=body)
+        assert (response.status_code, response.json()["code"]) == (422, "invalid_argument"), more
 
 
 @pytest.mark.parametrize(
@@ -110,20 +112,20 @@ def test_nul_is_refused_where_names_are_given(web: httpx.Client) -> None:
         "DELETE /api/session HTTP/1.1\r\nHost: a\r\nCookie: windlass_session=%0d%0aX-Evil: 1\r\n",
     ],
 )
-def test_nothing_that_is_asked_becomes_a_header(served: Served, head: str) -> None:
-    place = httpx.URL(served.url)
-    with socket.create_connection((place.host, place.port), PATIENCE) as sock:
+def test_request_data_cannot_inject_a_response_header(server: LiveServer, head: str) -> None:
+    place = httpx.URL(server.url)
+    with socket.create_connection((place.host, place.port), TIMEOUT) as sock:
         sock.sendall(head.encode() + b"Connection: close\r\n\r\n")
-        answer = b""
+        response = b""
         while piece := sock.recv(65536):
-            answer += piece
-    headers = answer.partition(b"\r\n\r\n")[0].lower()
+            response += piece
+    headers = response.partition(b"\r\n\r\n")[0].lower()
     assert headers.startswith(b"http/1.1 ")
     assert b"x-evil" not in headers
 
 
-def test_what_a_job_is_called_by_does_not_reach_its_location(web: httpx.Client) -> None:
+def test_a_request_id_cannot_inject_into_the_location_header(web: httpx.Client) -> None:
     body = {"task": "add", "arguments": {"a": 1}, "requestId": "r\r\nX-Evil: 1"}
-    answer = web.post("/api/jobs", json=body)
-    assert answer.status_code in {201, 422}
-    assert "x-evil" not in answer.headers
+    response = web.post("/api/jobs", json=body)
+    assert response.status_code in {201, 422}
+    assert "x-evil" not in response.headers

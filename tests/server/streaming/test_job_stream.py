@@ -1,4 +1,4 @@
-"""The event stream of one job: replay, live, resume, and how it ends."""
+"""The event stream of one job: replay, live events, resume, and end."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from uuid import UUID
 import httpx
 import pytest
 from tests.server.conftest import (
-    PATIENCE,
     STREAM,
-    Said,
-    Served,
+    TIMEOUT,
+    LiveServer,
+    SseMessage,
     enqueue,
     make_app,
     messages,
-    said,
-    serving,
+    read_messages,
+    run_server,
     until,
     wait_for,
 )
@@ -32,7 +32,7 @@ from windlass.core.event import EventType, Record
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
 from windlass.server.config import AuthMode, ServerConfig
-from windlass.server.streaming.event_format import REQUIRED_KEYS
+from windlass.server.streaming.event_encoder import REQUIRED_KEYS
 from windlass.store import AttemptRecords, Retention
 from windlass.stores.memory import MemoryStore
 from windlass.testing.wrapped_store import WrappedStore
@@ -43,25 +43,27 @@ def events_of(job: dict[str, Any]) -> str:
 
 
 def read(web: httpx.Client, job: dict[str, Any], headers: dict[str, str] | None = None,
-         **params: Any) -> list[Said]:  # fmt: skip
+         **params: Any) -> list[SseMessage]:  # fmt: skip
     with web.stream(
         "GET", events_of(job), headers=STREAM | (headers or {}), params=params
     ) as response:
         assert response.status_code == 200, response.read()
-        return said(response)
+        return read_messages(response)
 
 
 @pytest.fixture
-def done(working: Served, tmp_path: Path) -> Iterator[tuple[httpx.Client, dict[str, Any]]]:
-    """A job that has ended, with a log of some length."""
+def done(
+    server_with_worker: LiveServer, tmp_path: Path
+) -> Iterator[tuple[httpx.Client, dict[str, Any]]]:
+    """A client, and a succeeded job with several log events."""
     gate = tmp_path / "gate"
     gate.touch()
-    with working.client() as web:
+    with server_with_worker.client() as web:
         job = enqueue(web, "film", gate=str(gate))
         yield web, wait_for(web, job["id"], "succeeded")
 
 
-def test_a_finished_job_is_replayed_whole_and_ends(
+def test_the_stream_of_a_finished_job_replays_all_events_and_ends(
     done: tuple[httpx.Client, dict[str, Any]],
 ) -> None:
     web, job = done
@@ -70,22 +72,22 @@ def test_a_finished_job_is_replayed_whole_and_ends(
         assert response.headers["x-accel-buffering"] == "no"
         assert "no-transform" in response.headers["cache-control"]
         assert "content-encoding" not in response.headers
-        found = said(response)
-    assert [one.seq for one in found] == list(range(1, job["seq"] + 1))
-    stamps = [int((one.id or "").partition("-")[0]) for one in found]
+        found = read_messages(response)
+    assert [event.seq for event in found] == list(range(1, job["seq"] + 1))
+    stamps = [int((event.id or "").partition("-")[0]) for event in found]
     assert stamps == sorted(stamps)
     last = found[-1]
     assert last.type == "job-completed"
     assert last.data["output"] == {"file": "film.mp4"}
-    assert [one["name"] for one in last.data["artifacts"]] == ["film"]
+    assert [artifact["name"] for artifact in last.data["artifacts"]] == ["film"]
     assert last.data["logs"] == ["line 0", "line 1", "line 2"]
-    for one in found:
-        assert one.data["correlationId"] == job["correlationId"]
-        for keys in (keys for kind, keys in REQUIRED_KEYS.items() if kind.value == one.type):
-            assert set(keys) <= one.data.keys(), one.type
+    for event in found:
+        assert event.data["correlationId"] == job["correlationId"]
+        for keys in (keys for kind, keys in REQUIRED_KEYS.items() if kind.value == event.type):
+            assert set(keys) <= event.data.keys(), event.type
 
 
-def test_the_stream_and_the_pages_say_the_same(
+def test_stream_and_pages_return_the_same_events(
     done: tuple[httpx.Client, dict[str, Any]],
 ) -> None:
     web, job = done
@@ -97,234 +99,239 @@ def test_the_stream_and_the_pages_say_the_same(
         if page["ended"]:
             break
         params["lastEventId"] = page["cursor"]
-    assert [(one["id"], one["type"], one["data"]) for one in pages] == [
-        (one.id, one.type, one.data) for one in read(web, job)
+    assert [(event["id"], event["type"], event["data"]) for event in pages] == [
+        (event.id, event.type, event.data) for event in read(web, job)
     ]
 
 
-def test_who_comes_back_goes_on_after_the_last_event_they_had(
+def test_a_reconnecting_client_continues_after_its_last_event(
     done: tuple[httpx.Client, dict[str, Any]],
 ) -> None:
     web, job = done
-    whole = read(web, job)
-    middle = whole[4]
-    assert middle.id is not None
-    assert read(web, job, {"Last-Event-ID": middle.id}) == whole[5:]
-    assert read(web, job, lastEventId=middle.id) == whole[5:]
+    log = read(web, job)
+    cursor_event = log[4]
+    assert cursor_event.id is not None
+    assert read(web, job, {"Last-Event-ID": cursor_event.id}) == log[5:]
+    assert read(web, job, lastEventId=cursor_event.id) == log[5:]
     # A browser that reconnects has the first cursor in its URL and the last one in the header.
-    assert read(web, job, {"Last-Event-ID": middle.id}, lastEventId=whole[0].id) == whole[5:]
-    assert read(web, job, fromSequence=3) == whole[2:]
-    moment = (middle.id or "").partition("-")[0]
-    assert read(web, job, fromTimestamp=moment) == [
-        one for one in whole if int((one.id or "").partition("-")[0]) >= int(moment)
+    assert read(web, job, {"Last-Event-ID": cursor_event.id}, lastEventId=log[0].id) == log[5:]
+    assert read(web, job, fromSequence=3) == log[2:]
+    timestamp = (cursor_event.id or "").partition("-")[0]
+    assert read(web, job, fromTimestamp=timestamp) == [
+        event for event in log if int((event.id or "").partition("-")[0]) >= int(timestamp)
     ]
     logs = read(web, job, types="log,artifact")
-    assert [one.type for one in logs] == ["log"] * 3 + ["artifact", "job-completed"]
+    assert [log.type for log in logs] == ["log"] * 3 + ["artifact", "job-completed"]
 
 
-def test_a_cursor_at_the_end_is_answered_with_no_content(
+def test_a_cursor_at_the_end_returns_no_content(
     done: tuple[httpx.Client, dict[str, Any]],
 ) -> None:
     web, job = done
     final = read(web, job)[-1].id or ""
-    answer = web.get(events_of(job), headers=STREAM | {"Last-Event-ID": final})
-    assert answer.status_code == 204
+    response = web.get(events_of(job), headers=STREAM | {"Last-Event-ID": final})
+    assert response.status_code == 204
 
 
 @pytest.mark.parametrize(
     "params",
-    [{"lastEventId": "x"}, {"lastEventId": "5-99"}, {"types": "gossip"}, {"fromTimestamp": "now"},
+    [{"lastEventId": "x"}, {"lastEventId": "5-99"}, {"types": "unknown"}, {"fromTimestamp": "now"},
      {"fromSequence": "0"}, {"since": "1"}],
     ids=str,
 )  # fmt: skip
-def test_a_cursor_that_means_nothing_is_refused(served: Served, params: dict[str, str]) -> None:
-    with served.client() as web:
+def test_an_invalid_cursor_is_rejected(server: LiveServer, params: dict[str, str]) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", a=1)
-        answer = web.get(events_of(job), headers=STREAM, params=params)
-        assert answer.status_code == 422
-        assert answer.headers["content-type"] == "application/problem+json"
+        response = web.get(events_of(job), headers=STREAM, params=params)
+        assert response.status_code == 422
+        assert response.headers["content-type"] == "application/problem+json"
 
 
-def test_from_replay_to_live_nothing_is_missing_and_nothing_comes_twice(
-    working: Served, tmp_path: Path
+def test_between_replay_and_live_events_none_is_lost_or_repeated(
+    server_with_worker: LiveServer, tmp_path: Path
 ) -> None:
-    """Ten readers come at ten different moments of a job that speaks all the time."""
+    """Ten clients connect at different times while the job logs events."""
     gate = tmp_path / "gate"
-    with working.client() as web:
+    with server_with_worker.client() as web:
         job = enqueue(web, "film", gate=str(gate), lines=150)
 
         def follow(number: int) -> list[int]:
             until(
                 lambda: web.get(f"/api/jobs/{job['id']}").json()["seq"] > 12 * number,
-                "the job speaks",
+                "the job logs",
             )
-            with working.client() as mine:
-                return [one.seq for one in read(mine, job)]
+            with server_with_worker.client() as client:
+                return [event.seq for event in read(client, job)]
 
         with ThreadPoolExecutor(10) as pool:
             found = [pool.submit(follow, number) for number in range(10)]
-            until(lambda: working.context.hub.open_streams == 10, "all are there")
+            until(lambda: server_with_worker.context.hub.open_streams == 10, "all streams are open")
             until(
-                lambda: working.context.hub.followed_jobs == 1,
-                "one reader for all of them is there",
+                lambda: server_with_worker.context.hub.followed_jobs == 1,
+                "they share one reader",
             )
             gate.touch()
-            transcripts = [one.result() for one in found]
+            transcripts = [future.result() for future in found]
         last = wait_for(web, job["id"], "succeeded")["seq"]
     assert last > 150
     for transcript in transcripts:
         assert transcript == list(range(1, last + 1))
 
 
-def test_who_falls_behind_reads_on_from_the_store(tmp_path: Path) -> None:
-    """With room for one line, every burst overflows; still nothing is lost."""
+def test_a_slow_client_continues_from_the_store(tmp_path: Path) -> None:
+    """The buffer has room for one event, so every burst overflows; no event is lost."""
     config = ServerConfig(auth=AuthMode.LOCAL, stream_buffer=1)
     gate = tmp_path / "gate"
     gate.touch()
-    with serving(tmp_path, config, worker=True) as served, served.client() as web:
+    with run_server(tmp_path, config, worker=True) as server, server.client() as web:
         job = enqueue(web, "film", {"hold": True}, gate=str(gate), lines=100)
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(read, web, job)
-            until(lambda: served.context.hub.followed_jobs, "somebody listens")
+            until(lambda: server.context.hub.followed_jobs, "the stream follows the job")
             web.post(f"/api/jobs/{job['id']}/submit")
             found = reading.result()
-    assert [one.seq for one in found] == list(range(1, len(found) + 1))
+    assert [event.seq for event in found] == list(range(1, len(found) + 1))
     assert found[-1].type == "job-completed"
 
 
-def test_a_quiet_stream_is_kept_alive(tmp_path: Path) -> None:
+def test_a_stream_without_events_sends_keepalives(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.LOCAL, keepalive=0.05)
-    with serving(tmp_path, config) as served, served.client() as web:
+    with run_server(tmp_path, config) as server, server.client() as web:
         job = enqueue(web, "add", a=1)
         with web.stream("GET", events_of(job), headers=STREAM) as response:
-            comments = (one for one in messages(response) if isinstance(one, str))
-            beats = [next(comments) for _ in range(3)]
-    for beat in beats:
-        word, _, moment = beat.partition(": ")
-        assert word == "keepalive"
-        assert time.strptime(moment, "%Y-%m-%dT%H:%M:%S.%fZ")
+            comments = (message for message in messages(response) if isinstance(message, str))
+            keepalives = [next(comments) for _ in range(3)]
+    for keepalive in keepalives:
+        name, _, timestamp = keepalive.partition(": ")
+        assert name == "keepalive"
+        assert time.strptime(timestamp, "%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def test_a_keepalive_is_due_every_ten_seconds() -> None:
+def test_the_keepalive_interval_is_ten_seconds() -> None:
     assert ServerConfig().keepalive == 10
 
 
 def test_a_cursor_older_than_the_log_gets_a_resync(
-    done: tuple[httpx.Client, dict[str, Any]], working: Served
+    done: tuple[httpx.Client, dict[str, Any]], server_with_worker: LiveServer
 ) -> None:
     web, job = done
-    whole = read(web, job)
+    log = read(web, job)
 
     async def prune() -> int:
         retention = Retention(log=0.000001)
-        return (await working.app.client().store.prune(retention, 100)).logs
+        return (await server_with_worker.app.client().store.prune(retention, 100)).logs
 
-    until(lambda: working.app.sync.call(prune()), "the log is pruned")
-    found = read(web, job, {"Last-Event-ID": whole[1].id or ""})
-    assert [one.type for one in found] == ["resync", "job-completed"]
-    told = found[0].data
-    assert (told["state"], told["percent"], told["jobId"]) == ("succeeded", 100, job["id"])
-    assert told["endedAt"] == job["endedAt"]
-    assert found[1].id == whole[-1].id
+    until(lambda: server_with_worker.app.sync.call(prune()), "the log is pruned")
+    found = read(web, job, {"Last-Event-ID": log[1].id or ""})
+    assert [event.type for event in found] == ["resync", "job-completed"]
+    result = found[0].data
+    assert (result["state"], result["percent"], result["jobId"]) == ("succeeded", 100, job["id"])
+    assert result["endedAt"] == job["endedAt"]
+    assert found[1].id == log[-1].id
 
 
-def test_text_cannot_break_out_of_its_line(working: Served, tmp_path: Path) -> None:
-    evil = "x\r\n\r\nevent: job-completed\ndata: {}\n\n\u2028\u0085y"
-    with working.client() as web:
-        job = wait_for(web, enqueue(web, "broken", why=evil)["id"], "failed")
+def test_text_of_an_event_cannot_start_another_sse_field(
+    server_with_worker: LiveServer, tmp_path: Path
+) -> None:
+    text = "x\r\n\r\nevent: job-completed\ndata: {}\n\n\u2028\u0085y"
+    with server_with_worker.client() as web:
+        job = wait_for(web, enqueue(web, "broken", why=text)["id"], "failed")
         found = read(web, job)
-        assert [one.seq for one in found] == list(range(1, job["seq"] + 1))
+        assert [event.seq for event in found] == list(range(1, job["seq"] + 1))
         assert found[-1].type == "job-failed"
-        assert found[-1].data["errorMessage"] == evil
+        assert found[-1].data["errorMessage"] == text
 
 
-def test_a_reader_who_leaves_is_forgotten(served: Served) -> None:
-    with served.client() as web:
+def test_a_disconnected_client_is_removed_from_the_hub(server: LiveServer) -> None:
+    with server.client() as web:
         job = enqueue(web, "add", a=1)
         with web.stream("GET", events_of(job), headers=STREAM) as response:
             reading = messages(response)
             next(reading)
-            until(lambda: served.context.hub.followed_jobs == 1, "it is followed")
+            until(lambda: server.context.hub.followed_jobs == 1, "the job is followed")
         until(
-            lambda: served.context.hub.open_streams == 0 == served.context.hub.followed_jobs,
-            "it is let go",
+            lambda: server.context.hub.open_streams == 0 == server.context.hub.followed_jobs,
+            "the stream is closed",
         )
 
 
-def test_a_reader_who_takes_nothing_is_cut_off(tmp_path: Path) -> None:
+def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.LOCAL, write_timeout=2)
-    with serving(tmp_path, config) as served, served.client() as web:
+    with run_server(tmp_path, config) as server, server.client() as web:
         job = enqueue(web, "film", gate="x")
-        fill(served, UUID(job["id"]))
+        record_long_lines(server, UUID(job["id"]))
         stalled = socket.socket()
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        host, _, port = served.url.removeprefix("http://").partition(":")
+        host, _, port = server.url.removeprefix("http://").partition(":")
         stalled.connect((host, int(port)))
         lines = [f"GET {events_of(job)} HTTP/1.1", "Host: localhost", "Accept: text/event-stream"]
         stalled.sendall("\r\n".join([*lines, "", ""]).encode())
-        stalled.settimeout(PATIENCE)
-        assert stalled.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"  # which stays unread
-        other = enqueue(web, "add", a=1)  # whose readers are served meanwhile
+        stalled.settimeout(TIMEOUT)
+        assert stalled.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"  # the response stays unread
+        other = enqueue(web, "add", a=1)  # its stream works meanwhile
         web.post(f"/api/jobs/{other['id']}/cancel")
-        assert [one.seq for one in read(web, other)] == [1, 2, 3]
-        until(lambda: served.context.hub.open_streams == 0, "it is cut off")
-        until(lambda: not served.server.server_state.connections - _idle(served), "it is closed")
-        until(lambda: not _established(stalled), "the reader's own side knows of it, too")
+        assert [event.seq for event in read(web, other)] == [1, 2, 3]
+        until(lambda: server.context.hub.open_streams == 0, "the stream is closed")
+        until(
+            lambda: not server.uvicorn.server_state.connections - _idle(server),
+            "the connection is closed",
+        )
+        until(lambda: not _established(stalled), "the client socket is disconnected")
         stalled.close()
 
 
-def _established(one: socket.socket) -> bool:
-    """Seen without reading; on Linux."""
-    return one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 1
+def _established(sock: socket.socket) -> bool:
+    """Return whether the connection is established, without reading (Linux only)."""
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 1
 
 
-def _idle(served: Served) -> set[Any]:
-    """Connections that answer nothing now."""
+def _idle(server: LiveServer) -> set[Any]:
+    """Return the connections without a request in progress."""
     return {
-        one
-        for one in served.server.server_state.connections
-        if getattr(one, "cycle", None) is None or one.cycle.response_complete  # type: ignore[union-attr]
+        connection
+        for connection in server.uvicorn.server_state.connections
+        if getattr(connection, "cycle", None) is None or connection.cycle.response_complete  # type: ignore[union-attr]
     }
 
 
-def fill(served: Served, job_id: UUID) -> None:
-    """Have a job say 200 long lines, as its worker would."""
+def record_long_lines(server: LiveServer, job_id: UUID) -> None:
+    """Record 200 long log lines, like the worker of the job."""
 
-    async def speak() -> None:
-        store = served.app.client().store
+    async def record() -> None:
+        store = server.app.client().store
         [row] = await store.claim(Claim(worker="w", token=uuid7(), queues=[("default", 1)]))
         assert row.id == job_id
-        body = served.app.codec.encode({"message": "x" * 60_000}, Purpose.EVENT)
+        body = server.app.codec.encode({"message": "x" * 60_000}, Purpose.EVENT)
         for start in range(1, 200, 20):
             lines = [Record(n=start + n, type=EventType.LOG, body=body) for n in range(20)]
             await store.record([AttemptRecords(row.lease, lines)])
 
-    served.app.sync.call(speak())
+    server.app.sync.call(record())
 
 
-def test_a_stop_ends_streams_between_two_messages_and_they_resume_elsewhere(
+def test_a_shutdown_ends_streams_between_messages_and_clients_resume_at_another_server(
     tmp_path: Path,
 ) -> None:
-    with serving(tmp_path) as first, serving(tmp_path) as second:
+    with run_server(tmp_path) as first, run_server(tmp_path) as second:
         with first.client() as web:
             job = enqueue(web, "add", a=1)
             with ThreadPoolExecutor(1) as pool:
                 reading = pool.submit(read, web, job)
-                until(lambda: first.context.hub.followed_jobs, "it is followed")
+                until(lambda: first.context.hub.followed_jobs, "the job is followed")
                 first.stop()
-                seen = reading.result()  # no error: the response has come to its end
-        assert [one.seq for one in seen] == [1, 2]
+                seen = reading.result()  # no error: the response is complete
+        assert [event.seq for event in seen] == [1, 2]
         with second.client() as web:
             web.post(f"/api/jobs/{job['id']}/cancel")
             rest = read(web, job, {"Last-Event-ID": seen[-1].id or ""})
-        assert [one.type for one in rest] == ["job-cancelled"]
+        assert [event.type for event in rest] == ["job-cancelled"]
 
 
-class Deaf(WrappedStore):
-    """A store that does not answer for jobs, ever."""
+class BlockedStore(WrappedStore):
+    """A store whose `get` never returns."""
 
-    def wrap(self, store: Any) -> Deaf:
-        return Deaf(store)
+    def wrap(self, store: Any) -> BlockedStore:
+        return BlockedStore(store)
 
     async def around(self, verb: str, call: Any) -> Any:
         if verb == "get":
@@ -332,45 +339,45 @@ class Deaf(WrappedStore):
         return await call()
 
 
-def test_a_request_that_outlasts_a_stop_is_told_to_ask_again(tmp_path: Path) -> None:
-    """Not that the server has a fault: whoever follows a job must come back."""
+def test_a_request_that_outlasts_the_shutdown_gets_503_with_retry_after(tmp_path: Path) -> None:
+    """The status is not 500, so that a client of a stream retries."""
     app = make_app(tmp_path)
     with (
-        app.replace_store(Deaf(MemoryStore()), tmp_path / "data"),
-        serving(tmp_path, app=app, grace=1) as served,
-        served.client() as web,
+        app.replace_store(BlockedStore(MemoryStore()), tmp_path / "data"),
+        run_server(tmp_path, app=app, grace=1) as server,
+        server.client() as web,
         ThreadPoolExecutor(1) as pool,
     ):
-        asking = pool.submit(web.get, f"/api/jobs/{uuid7()}/events", headers=STREAM)
-        until(lambda: served.server.server_state.tasks, "it is asked")
-        served.stop()
-        answer = asking.result()
-    assert (answer.status_code, answer.json()["code"]) == (503, "stopping")
-    assert answer.headers["Retry-After"]
+        pending = pool.submit(web.get, f"/api/jobs/{uuid7()}/events", headers=STREAM)
+        until(lambda: server.uvicorn.server_state.tasks, "the request has started")
+        server.stop()
+        response = pending.result()
+    assert (response.status_code, response.json()["code"]) == (503, "stopping")
+    assert response.headers["Retry-After"]
 
 
 def test_events_of_another_process_arrive(tmp_path: Path) -> None:
-    """The one that serves and the one that acts share nothing but the file."""
-    with serving(tmp_path) as reader, serving(tmp_path) as actor:
+    """Both servers share only the database file."""
+    with run_server(tmp_path) as reader, run_server(tmp_path) as actor:
         with actor.client() as web:
             job = enqueue(web, "add", a=1)
         with reader.client() as web, ThreadPoolExecutor(1) as pool:
             reading = pool.submit(read, web, job)
-            until(lambda: reader.context.hub.followed_jobs, "it is followed")
+            until(lambda: reader.context.hub.followed_jobs, "the job is followed")
             with actor.client() as other:
                 other.post(f"/api/jobs/{job['id']}/cancel")
             assert reading.result()[-1].type == "job-cancelled"
 
 
-def test_the_loop_is_not_kept_busy_by_streams_that_wait(served: Served) -> None:
-    """A hundred quiet streams cost next to nothing: the server answers others meanwhile."""
-    with served.client() as web:
+def test_a_hundred_quiet_streams_share_one_reader(server: LiveServer) -> None:
+    """A hundred quiet streams cause one read of the log, and other requests are answered."""
+    with server.client() as web:
         job = enqueue(web, "add", a=1)
 
-    async def many() -> None:
+    async def open_streams() -> None:
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(
-            base_url=served.url, limits=limits, verify=False, timeout=PATIENCE
+            base_url=server.url, limits=limits, verify=False, timeout=TIMEOUT
         ) as web:
 
             async def listen() -> int:
@@ -378,10 +385,10 @@ def test_the_loop_is_not_kept_busy_by_streams_that_wait(served: Served) -> None:
                     return len([line async for line in response.aiter_lines() if line[:3] == "id:"])
 
             listening = [asyncio.create_task(listen()) for _ in range(100)]
-            hub = served.context.hub
-            await asyncio.to_thread(until, lambda: hub.open_streams == 100, "all are there")
-            await asyncio.to_thread(until, lambda: hub.followed_jobs == 1, "one reads for all")
+            hub = server.context.hub
+            await asyncio.to_thread(until, lambda: hub.open_streams == 100, "all streams are open")
+            await asyncio.to_thread(until, lambda: hub.followed_jobs == 1, "they share one reader")
             await web.post(f"/api/jobs/{job['id']}/cancel")
             assert set(await asyncio.gather(*listening)) == {3}
 
-    asyncio.run(many())
+    asyncio.run(open_streams())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.server.conftest import PATIENCE, Served, serving
+from tests.server.conftest import TIMEOUT, LiveServer, run_server
 from tests.server.remote.test_store_access import make_key
 from tests.stores.server_fixture import OPEN
 
@@ -54,7 +54,7 @@ class Slow(WrappedStore):
         sizes.append(len(items))
         if len(sizes) == 1:
             self.started.set()
-            await asyncio.to_thread(self.release.wait, PATIENCE)
+            await asyncio.to_thread(self.release.wait, TIMEOUT)
 
     async def enqueue(self, jobs: Any, *, atomic: bool = False) -> Any:
         await self._held("enqueue", jobs)
@@ -79,14 +79,14 @@ def slow() -> Slow:
 
 
 @pytest.fixture
-def served(slow: Slow, tmp_path: Path) -> Iterator[Served]:
+def served(slow: Slow, tmp_path: Path) -> Iterator[LiveServer]:
     app = Windlass("memory:", data=tmp_path)
-    with app.replace_store(slow, tmp_path), serving(tmp_path, OPEN, app=app) as one:
+    with app.replace_store(slow, tmp_path), run_server(tmp_path, OPEN, app=app) as one:
         yield one
 
 
 @pytest_asyncio.fixture
-async def store(served: Served) -> AsyncIterator[HttpStore]:
+async def store(served: LiveServer) -> AsyncIterator[HttpStore]:
     async with HttpStore(HttpConfig(url=served.url)) as one:
         yield one
 
@@ -96,12 +96,12 @@ async def run_concurrently(slow: Slow, *calls: Any) -> list[Any]:
     slow.started.clear()
     slow.release.clear()
     first = asyncio.ensure_future(calls[0])
-    await asyncio.to_thread(slow.started.wait, PATIENCE)
+    await asyncio.to_thread(slow.started.wait, TIMEOUT)
     others = [asyncio.ensure_future(call) for call in calls[1:]]
     await asyncio.sleep(0)  # both calls have started
     await asyncio.sleep(0)
     slow.release.set()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         return await asyncio.gather(first, *others, return_exceptions=True)
 
 
@@ -177,7 +177,7 @@ async def test_a_cancelled_call_cancels_no_other(store: HttpStore, slow: Slow) -
     jobs = [make_job() for _ in range(3)]
     slow.started.clear()
     calls = [asyncio.ensure_future(store.enqueue([jobs[0]]))]
-    await asyncio.to_thread(slow.started.wait, PATIENCE)
+    await asyncio.to_thread(slow.started.wait, TIMEOUT)
     calls += [asyncio.ensure_future(store.enqueue([job])) for job in jobs[1:]]
     await asyncio.sleep(0)
     calls[1].cancel()
@@ -188,11 +188,11 @@ async def test_a_cancelled_call_cancels_no_other(store: HttpStore, slow: Slow) -
     assert done[2][0].accepted
 
 
-async def test_close_waits_for_combined_calls(served: Served, slow: Slow) -> None:
+async def test_close_waits_for_combined_calls(served: LiveServer, slow: Slow) -> None:
     store = HttpStore(HttpConfig(url=served.url))
     jobs = [make_job() for _ in range(3)]
     calls = [asyncio.ensure_future(store.enqueue([jobs[0]]))]
-    await asyncio.to_thread(slow.started.wait, PATIENCE)
+    await asyncio.to_thread(slow.started.wait, TIMEOUT)
     calls += [asyncio.ensure_future(store.enqueue([job])) for job in jobs[1:]]
     await asyncio.sleep(0)
     closing = asyncio.ensure_future(store.close())
@@ -210,13 +210,13 @@ async def test_an_unreachable_server_fails_all_combined_calls() -> None:
             assert isinstance(error, StoreUnavailableError)
 
 
-def test_a_handle_works_in_another_event_loop(served: Served, slow: Slow) -> None:
+def test_a_handle_works_in_another_event_loop(served: LiveServer, slow: Slow) -> None:
     """Also after its calls were lost with their event loop."""
     store = HttpStore(HttpConfig(url=served.url))
 
     async def cut_off() -> None:
         asyncio.ensure_future(store.enqueue([make_job()]))  # noqa: RUF006 - lost on purpose
-        await asyncio.to_thread(slow.started.wait, PATIENCE)
+        await asyncio.to_thread(slow.started.wait, TIMEOUT)
 
     asyncio.run(cut_off())
     slow.release.set()
@@ -228,7 +228,7 @@ async def test_a_call_that_the_key_may_not_make_is_refused_alone(tmp_path: Path)
     slow = Slow(MemoryStore())
     app = Windlass("memory:", data=tmp_path)
     config = ServerConfig(auth=AuthMode.KEYS)
-    with app.replace_store(slow, tmp_path), serving(tmp_path, config, app=app) as served:
+    with app.replace_store(slow, tmp_path), run_server(tmp_path, config, app=app) as served:
         slow.release.set()
         key = make_key(served, Role.PRODUCER)
         async with HttpStore(HttpConfig(url=served.url, key=key)) as store:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.server.conftest import Served
+from tests.server.conftest import LiveServer
 from tests.stores.server_fixture import server, standing_in
 
 from windlass.store import Store
@@ -27,13 +27,13 @@ SAMPLE = (
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with server(tmp_path_factory.mktemp("served")) as one:
         yield one
 
 
 @pytest.fixture
-def open_store(clock: VirtualClock, served: Served, tmp_path: Path) -> Iterator[OpenStore]:
+def open_store(clock: VirtualClock, served: LiveServer, tmp_path: Path) -> Iterator[OpenStore]:
     with standing_in(served, MemoryStore(clock=clock), tmp_path) as opened:
 
         async def open_it() -> Store:

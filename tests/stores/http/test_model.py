@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.server.conftest import Served
+from tests.server.conftest import LiveServer
 from tests.stores.server_fixture import server, standing_in
 
 from windlass.store import Store
@@ -17,14 +17,14 @@ from windlass.testing.conformance.model import run_model
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path: Path) -> Iterator[LiveServer]:
     with server(tmp_path) as one:
         yield one
 
 
 @pytest.mark.parametrize("examples", [1, pytest.param(8, marks=pytest.mark.slow)])
 def test_a_server_is_the_same_as_the_memory_store(
-    served: Served, tmp_path: Path, examples: int
+    served: LiveServer, tmp_path: Path, examples: int
 ) -> None:
     with ExitStack() as stack:
         now = ExitStack()

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import httpx
 import pytest
-from tests.server.conftest import PATIENCE, Served
+from tests.server.conftest import TIMEOUT, LiveServer
 from tests.stores.network_proxy import proxy_to
 from tests.stores.server_fixture import server, standing_in
 
@@ -61,13 +61,13 @@ HERE = HttpConfig(url="http://127.0.0.1:1", key=KEY)
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with server(tmp_path_factory.mktemp("served")) as one:
         yield one
 
 
 @pytest.fixture
-def open_it(served: Served, tmp_path: Path) -> Iterator[Callable[[], HttpStore]]:
+def open_it(served: LiveServer, tmp_path: Path) -> Iterator[Callable[[], HttpStore]]:
     with standing_in(served, MemoryStore(), tmp_path) as opened:
         yield opened
 
@@ -91,7 +91,7 @@ class Sleeps:
 
 
 async def test_a_request_that_was_not_sent_is_retried(
-    served: Served, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_it: Callable[[], HttpStore]
 ) -> None:
     async with proxy_to(served.url) as proxy:
         await proxy.close()
@@ -116,7 +116,7 @@ async def test_an_unreachable_server_is_named_and_transient() -> None:
 
 
 async def test_a_request_that_may_have_arrived_is_not_retried(
-    served: Served, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_it: Callable[[], HttpStore]
 ) -> None:
     """The caller decides; a repeat is harmless."""
     async with proxy_to(served.url) as proxy:
@@ -135,7 +135,7 @@ async def test_a_request_that_may_have_arrived_is_not_retried(
 
 
 async def test_a_missing_response_times_out(
-    served: Served, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_it: Callable[[], HttpStore]
 ) -> None:
     async with (
         proxy_to(served.url) as proxy,
@@ -154,7 +154,7 @@ async def test_a_rate_limited_call_waits_and_retries(tmp_path: Path) -> None:
         async def make() -> str:
             return (await ApiKeys(one.app.client().store).create("x", [Role.ADMIN]))[1]
 
-        key = asyncio.run_coroutine_threadsafe(make(), loop).result(PATIENCE)
+        key = asyncio.run_coroutine_threadsafe(make(), loop).result(TIMEOUT)
         sleep = Sleeps()
         config = HttpConfig(url=one.url, key=key, sleep=sleep, rate_limit_wait=1800)
         async with HttpStore(config) as store:
@@ -294,7 +294,7 @@ def test_a_malformed_key_is_refused_without_being_shown() -> None:
 
 
 async def test_no_key_is_in_any_text_or_log(
-    served: Served, open_it: Callable[[], HttpStore], caplog: pytest.LogCaptureFixture
+    served: LiveServer, open_it: Callable[[], HttpStore], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     config = HttpConfig(url=served.url, key=KEY)
@@ -386,7 +386,7 @@ async def test_capabilities_are_the_servers_before_the_first_call(
 
 
 def test_an_app_may_be_used_by_one_event_loop_after_the_other(
-    served: Served, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_it: Callable[[], HttpStore]
 ) -> None:
     app = Windlass(served.url)
 
@@ -413,19 +413,19 @@ async def test_a_closed_handle_raises(open_it: Callable[[], HttpStore]) -> None:
 
 
 async def test_a_wait_returns_when_the_server_restarts(
-    served: Served, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_it: Callable[[], HttpStore]
 ) -> None:
     async with open_it() as store:
         await claim_all(store)
         asyncio.run_coroutine_threadsafe(served.context.wakeups.close(), served.loop).result(
-            PATIENCE
+            TIMEOUT
         )
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             assert await store.wait(["default"], 60)
 
 
 async def test_a_cursor_of_another_server_wakes_once_and_then_on_new_work(
-    served: Served, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_it: Callable[[], HttpStore]
 ) -> None:
     async with open_it() as store:
         await claim_all(store)
@@ -436,7 +436,7 @@ async def test_a_cursor_of_another_server_wakes_once_and_then_on_new_work(
         assert clock() - started >= 0.19
         waiting = asyncio.ensure_future(store.wait(["default"], 60))
         await enqueue_one(store)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             assert await waiting
 
 
@@ -444,7 +444,7 @@ async def test_a_cursor_of_another_server_wakes_once_and_then_on_new_work(
 
 
 async def test_a_tail_through_broken_connections_equals_the_log(
-    served: Served, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_it: Callable[[], HttpStore]
 ) -> None:
     async with open_it() as store, proxy_to(served.url) as proxy:
         job = await start_one(store)
@@ -461,7 +461,7 @@ async def test_a_tail_through_broken_connections_equals_the_log(
 
 
 async def test_a_tail_gives_up_after_five_reconnects_and_can_resume(
-    served: Served, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_it: Callable[[], HttpStore]
 ) -> None:
     async with open_it() as store, proxy_to(served.url) as proxy:
         job = await start_one(store)
@@ -482,7 +482,7 @@ async def test_a_silent_connection_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = ServerConfig(auth=AuthMode.OPEN, keepalive=0.05)
-    usual, patient = http_tail.MAX_SILENT_INTERVALS, PATIENCE / quick.keepalive
+    usual, patient = http_tail.MAX_SILENT_INTERVALS, TIMEOUT / quick.keepalive
     # Except for the connection that the test drops.
     monkeypatch.setattr(http_tail, "MAX_SILENT_INTERVALS", patient)
     with server(tmp_path, quick) as one:
@@ -497,14 +497,14 @@ async def test_a_silent_connection_is_detected(
                 noticed.set()
 
             sleep = Sleeps(restored)
-            config = HttpConfig(url=proxy.url, sleep=sleep, connect_timeout=PATIENCE)
+            config = HttpConfig(url=proxy.url, sleep=sleep, connect_timeout=TIMEOUT)
             async with HttpStore(config) as remote:
                 tail = remote.tail(job.id)
                 assert [(await anext(tail)).seq for _ in range(3)] == [1, 2, 3]
                 proxy.silent = True
                 monkeypatch.setattr(http_tail, "MAX_SILENT_INTERVALS", usual)
                 fourth = asyncio.ensure_future(anext(tail))
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(TIMEOUT):
                     await noticed.wait()
                     await settle_one(store, job, Succeeded())
                     assert (await fourth).seq == 4
@@ -523,7 +523,7 @@ async def test_a_tail_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
             await ApiKeys(one.app.client().store).revoke(key_id)
 
         def there(work: Any) -> Any:
-            return asyncio.run_coroutine_threadsafe(work, one.loop).result(PATIENCE)
+            return asyncio.run_coroutine_threadsafe(work, one.loop).result(TIMEOUT)
 
         key_id, token = there(make())
         config = HttpConfig(url=one.url, key=token, sleep=Sleeps())
@@ -533,7 +533,7 @@ async def test_a_tail_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
             await anext(tail)
             await anext(tail)
             there(revoke(key_id))
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 with pytest.raises(StoreDeniedError, match=f"key {key_id} was revoked"):
                     await anext(tail)
 
@@ -567,7 +567,7 @@ def test_progress_never_falls() -> None:
 
 
 async def test_many_calls_at_once_share_a_few_connections(
-    served: Served, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_it: Callable[[], HttpStore]
 ) -> None:
     async with proxy_to(served.url) as proxy:
         async with HttpStore(HttpConfig(url=proxy.url)) as remote:

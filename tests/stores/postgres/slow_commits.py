@@ -43,7 +43,7 @@ async def make_restless(url: str) -> None:
     await execute(url, RESTLESS)
 
 
-def event_line(event: Event) -> str:
+def encode_event(event: Event) -> str:
     """Return an event as one line of text."""
     return f"{event.job_id} {event!r}"
 
@@ -53,7 +53,7 @@ async def follow(url: str, jobs: list[UUID]) -> None:
 
     async def one(store: PostgresStore, job: UUID) -> None:
         async for event in store.tail(job):
-            print(event_line(event), flush=True)  # noqa: T201 - it is the transcript
+            print(encode_event(event), flush=True)  # noqa: T201 - it is the transcript
 
     async with PostgresStore(url) as store:
         await asyncio.gather(*(one(store, job) for job in jobs))

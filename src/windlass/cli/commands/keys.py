@@ -13,7 +13,7 @@ from windlass.core.clock import SystemClock
 from windlass.core.duration import to_seconds
 from windlass.server.auth.api_keys import ApiKey, ApiKeys, Role
 from windlass.server.auth.audit import AuditLog
-from windlass.server.auth.task_tokens import SIGNING_RECORD, TokenSigner
+from windlass.server.auth.token_signer import SIGNING_RECORD, TokenSigner
 from windlass.store import ServerStore
 
 commands = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys of the server.")

@@ -54,15 +54,15 @@ class ApiKey:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     def encode(self) -> bytes:
-        facts = asdict(self) | {"roles": sorted(self.roles)}
-        return json.dumps(facts, separators=(",", ":")).encode()
+        values = asdict(self) | {"roles": sorted(self.roles)}
+        return json.dumps(values, separators=(",", ":")).encode()
 
     @staticmethod
     def decode(data: bytes) -> ApiKey:
         """Decode a key; ignore roles and fields of newer versions."""
-        facts = json.loads(data)
-        fields = {name: facts[name] for name in ApiKey.__slots__ if name in facts}
-        roles = frozenset(Role(role) for role in facts["roles"] if role in list(Role))
+        values = json.loads(data)
+        fields = {name: values[name] for name in ApiKey.__slots__ if name in values}
+        roles = frozenset(Role(role) for role in values["roles"] if role in list(Role))
         return ApiKey(**{**fields, "roles": roles})
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -12,11 +12,12 @@ from fastapi import Request
 
 from windlass.core import task_token
 from windlass.core.clock import SystemClock
-from windlass.core.job.row import JobRow
 from windlass.core.task_token import TaskToken
 from windlass.server.auth.api_keys import ApiKey, ApiKeys, Role, parse_key, secret_matches
-from windlass.server.auth.cache import TtlCache
-from windlass.server.auth.origin import (
+from windlass.server.auth.caller import ANONYMOUS_ADMIN, PUBLIC_CALLER, Caller
+from windlass.server.auth.permissions import UNSCOPED_ONLY, Permission
+from windlass.server.auth.rate_limit import RateLimiter
+from windlass.server.auth.request_origin import (
     client_address,
     cookie_allowed,
     host_name,
@@ -25,12 +26,12 @@ from windlass.server.auth.origin import (
     proxy_evidence,
     reject_cross_site,
 )
-from windlass.server.auth.rate_limit import RateLimiter
 from windlass.server.auth.sessions import Sessions, session_from_cookie
-from windlass.server.auth.task_tokens import TokenSigner
 from windlass.server.auth.tickets import Tickets
+from windlass.server.auth.token_signer import TokenSigner
+from windlass.server.auth.ttl_cache import TtlCache
 from windlass.server.config import LOOPBACK, AuthMode, ServerConfig
-from windlass.server.problems import ApiError
+from windlass.server.problem_details import ApiError
 from windlass.store import Store
 
 CLAIM_KEY_INVALID = "the key that claimed the job was revoked, or has expired"
@@ -44,69 +45,6 @@ class Credential(StrEnum):
     TASK_TOKEN = "task token"  # noqa: S105 - acts for the attempt that it was issued for
 
 
-class Permission(StrEnum):
-    """The permission that a route needs."""
-
-    PUBLIC = "public"  # none: health checks, sign-in
-    READ = "read"  # read visible jobs
-    MONITOR = "monitor"  # read data about all jobs: queues, workers, statistics
-    PRODUCE = "produce"  # enqueue jobs, and act on visible jobs
-    WORK = "work"  # claim jobs, and act for their attempts
-    DELETE = "delete"  # delete visible jobs
-    OPERATE = "operate"  # pause queues, change schedules
-    ADMIN = "admin"  # manage keys, read the audit log
-
-
-ROLE_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
-    Role.VIEWER: frozenset({Permission.READ, Permission.MONITOR}),
-    Role.PRODUCER: frozenset({Permission.READ, Permission.MONITOR, Permission.PRODUCE}),
-    Role.WORKER: frozenset({Permission.READ, Permission.MONITOR, Permission.WORK}),
-    Role.OPERATOR: frozenset(Permission) - {Permission.ADMIN, Permission.WORK},
-    Role.ADMIN: frozenset(Permission),
-}
-# Permissions that concern all jobs: a key of one owner or team never has them.
-_UNSCOPED_ONLY = frozenset(
-    {Permission.MONITOR, Permission.WORK, Permission.OPERATE, Permission.ADMIN}
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """The client of a request. Without an owner (or team), it sees all owners' (teams') jobs."""
-
-    name: str
-    key_id: str | None = None
-    roles: frozenset[Role] = frozenset()
-    owner: str | None = None
-    team: str | None = None
-    attempt: TaskToken | None = None  # of a caller with a task token: the only attempt it acts for
-    session: str | None = None  # hash of the browser session, if there is one
-
-    @property
-    def scoped(self) -> bool:
-        """Whether the caller is limited to jobs of one owner or team."""
-        return self.owner is not None or self.team is not None
-
-    def role_permits(self, permission: Permission) -> bool:
-        return permission is Permission.PUBLIC or any(
-            permission in ROLE_PERMISSIONS[role] for role in self.roles
-        )
-
-    def has_any(self, *permissions: Permission) -> bool:
-        """Return whether the caller has one of these permissions, within its scope."""
-        return any(
-            self.role_permits(one) and not (self.scoped and one in _UNSCOPED_ONLY)
-            for one in permissions
-        )
-
-    def can_see(self, row: JobRow) -> bool:
-        return self.owner in {None, row.owner} and self.team in {None, row.team}
-
-
-PUBLIC_CALLER = Caller(name="public")
-ANONYMOUS_ADMIN = Caller(name="anonymous", roles=frozenset({Role.ADMIN}))
-
-
 class Authenticator:
     """Authenticates requests. Keys and sessions are cached for `key_cache_ttl` seconds."""
 
@@ -118,7 +56,7 @@ class Authenticator:
         self._rate_limit = RateLimiter(config.rate, config.burst) if config.rate else None
         self._failure_limit = RateLimiter(config.auth_failure_rate, config.auth_failure_burst)
         self._keys = TtlCache[ApiKey](lambda key_id: ApiKeys(store()).get(key_id), ttl)
-        self._sessions = TtlCache[str](lambda one: Sessions(store()).key_id(one), ttl)
+        self._sessions = TtlCache[str](lambda session: Sessions(store()).key_id(session), ttl)
         self._has_keys = TtlCache[bool](self._load_has_keys, ttl)
         self._locked = False
 
@@ -140,7 +78,7 @@ class Authenticator:
             raise ApiError(
                 "forbidden", f"this needs the permission '{permission}'; roles of the key: {roles}"
             )
-        if caller.scoped and permission in _UNSCOPED_ONLY:
+        if caller.scoped and permission in UNSCOPED_ONLY:
             raise ApiError(
                 "forbidden",
                 f"this needs the permission '{permission}' for all jobs; "

@@ -21,7 +21,7 @@ from windlass.core.errors import ConflictError, InvalidArgumentError, NotFoundEr
 from windlass.core.job.row import NewJob
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
-from windlass.server.auth.authenticator import Caller
+from windlass.server.auth.caller import Caller
 from windlass.server.context import RequestContext
 
 _ACTIVE = frozenset(state for state in State if not state.final)
@@ -50,13 +50,13 @@ async def enqueue_scoped(
         return await enqueue(list(jobs))
     references = await _References.of(ctx, jobs)
     checked = [await _scoped_job(ctx, new, references) for new in jobs]
-    error = next((one for one in checked if not isinstance(one, NewJob)), None)
+    error = next((item for item in checked if not isinstance(item, NewJob)), None)
     if atomic and error is not None:
         return [EnqueueResult(EnqueueStatus.REFUSED, new, error=error) for new in jobs]
-    results = iter(await enqueue([one for one in checked if isinstance(one, NewJob)]))
+    results = iter(await enqueue([item for item in checked if isinstance(item, NewJob)]))
     return [
-        hide_foreign(ctx.caller, next(results)) if isinstance(one, NewJob) else _refused(new, one)
-        for new, one in zip(jobs, checked, strict=True)
+        hide_foreign(ctx.caller, next(results)) if isinstance(item, NewJob) else _refused(new, item)
+        for new, item in zip(jobs, checked, strict=True)
     ]
 
 

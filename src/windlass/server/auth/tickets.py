@@ -43,11 +43,11 @@ class Tickets:
         [entry] = await self._store.get_records(TICKET, [_hash(ticket)])
         if entry is None:
             return None
-        facts = json.loads(entry.value)
-        if facts["used"] is not None:
+        values = json.loads(entry.value)
+        if values["used"] is not None:
             return None
         # A unique value for each competing request, so that only one put applies.
-        value = json.dumps(facts | {"used": secrets.token_hex(8)}).encode()
+        value = json.dumps(values | {"used": secrets.token_hex(8)}).encode()
         put = Put(kind=TICKET, key=entry.key, value=value, expected=entry.version, ttl=LIFETIME)
         [result] = await self._store.put_records([put])
-        return (facts["key_id"], facts.get("session")) if result.applied else None
+        return (values["key_id"], values.get("session")) if result.applied else None

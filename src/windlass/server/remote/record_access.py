@@ -12,12 +12,12 @@ from windlass.core.schedule import MARK, SCHEDULE
 from windlass.core.worker_presence import WORKER
 from windlass.server.auth.api_keys import API_KEY
 from windlass.server.auth.audit import AUDIT
-from windlass.server.auth.authenticator import Permission
+from windlass.server.auth.permissions import Permission
 from windlass.server.auth.sessions import SESSION
-from windlass.server.auth.task_tokens import SIGNING_KEY
 from windlass.server.auth.tickets import TICKET
+from windlass.server.auth.token_signer import SIGNING_KEY
 from windlass.server.context import RequestContext
-from windlass.server.problems import ApiError
+from windlass.server.problem_details import ApiError
 from windlass.server.remote.store_access import require
 
 

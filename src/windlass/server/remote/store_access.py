@@ -30,10 +30,11 @@ from windlass.core.job.row import JobRow, NewJob
 from windlass.core.job.state import Trigger
 from windlass.core.query.job_query import Count, Page, Query
 from windlass.insights.failures import MAX_SCANNED
-from windlass.server.auth.authenticator import Caller, Permission
+from windlass.server.auth.caller import Caller
+from windlass.server.auth.permissions import Permission
 from windlass.server.auth.scoped_enqueue import enqueue_scoped
 from windlass.server.context import RequestContext
-from windlass.server.problems import ApiError
+from windlass.server.problem_details import ApiError
 from windlass.store import EventPage
 
 T = TypeVar("T")
@@ -47,11 +48,11 @@ _PRODUCER_TRIGGERS = frozenset({Trigger.SUBMIT, Trigger.CANCEL})
 def require(caller: Caller, *permissions: Permission) -> None:
     """Raise ApiError unless the caller has one of these permissions."""
     if not caller.has_any(*permissions):
-        wanted = " or ".join(f"'{one}'" for one in permissions)
+        names = " or ".join(f"'{permission}'" for permission in permissions)
         roles = ", ".join(sorted(caller.roles)) or "none"
         scope = ", limited to one owner or team" if caller.scoped else ""
         raise ApiError(
-            "forbidden", f"this needs the permission {wanted}; roles of the key: {roles}{scope}"
+            "forbidden", f"this needs the permission {names}; roles of the key: {roles}{scope}"
         )
 
 
@@ -63,13 +64,13 @@ async def enqueue(
 ) -> list[EnqueueResult]:
     require(ctx.caller, Permission.PRODUCE, Permission.WORK)
     for resume in (False, True):
-        retried = [one.retry_of for one in jobs if one.retry_of and one.resume is resume]
+        retried = [job.retry_of for job in jobs if job.retry_of and job.resume is resume]
         await _audit(ctx, "resume" if resume else "retry", retried)
     enqueue_call = partial(ctx.client.store.enqueue, atomic=atomic)
     results = await enqueue_scoped(ctx, jobs, enqueue_call, atomic=atomic)
     if ctx.caller.has_any(Permission.WORK):
         return results
-    return [_without_token(ctx.caller, one) for one in results]
+    return [_without_token(ctx.caller, result) for result in results]
 
 
 def _without_token(caller: Caller, result: EnqueueResult) -> EnqueueResult:
@@ -106,13 +107,13 @@ def _is_plain(transition: Transition) -> bool:
 
 async def cancel(ctx: RequestContext, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
     require(ctx.caller, Permission.PRODUCE, Permission.WORK)
-    await _audit(ctx, "cancel", [one.job_id for one in requests])
+    await _audit(ctx, "cancel", [request.job_id for request in requests])
     return await _act_on_visible(ctx, requests, ctx.client.store.cancel)
 
 
 async def signal(ctx: RequestContext, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
     require(ctx.caller, Permission.PRODUCE, Permission.WORK)
-    await _audit(ctx, "signal", [one.job_id for one in signals])
+    await _audit(ctx, "signal", [item.job_id for item in signals])
     return await _act_on_visible(ctx, signals, ctx.client.store.signal)
 
 
@@ -135,9 +136,9 @@ async def _act_on_visible(
     act: Callable[[Sequence[Any]], Awaitable[list[ApplyResult]]],
 ) -> list[ApplyResult]:
     """Act on the visible jobs; return MISSING for the others."""
-    visible = await visible_ids(ctx, [one.job_id for one in items])
-    results = iter(await act([one for one in items if one.job_id in visible]))
-    return [next(results) if one.job_id in visible else _MISSING for one in items]
+    visible = await visible_ids(ctx, [item.job_id for item in items])
+    results = iter(await act([item for item in items if item.job_id in visible]))
+    return [next(results) if item.job_id in visible else _MISSING for item in items]
 
 
 async def visible_ids(ctx: RequestContext, ids: Sequence[UUID]) -> set[UUID]:
@@ -226,23 +227,23 @@ async def attempts(ctx: RequestContext, job_id: UUID) -> list[Attempt] | None:
 async def checkpoints(ctx: RequestContext, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
     visible = await visible_ids(ctx, ids)
     found = await ctx.client.store.checkpoints(ids)
-    return [one if id_ in visible else {} for id_, one in zip(ids, found, strict=True)]
+    return [steps if id_ in visible else {} for id_, steps in zip(ids, found, strict=True)]
 
 
 async def edges(ctx: RequestContext, ids: Sequence[UUID], limit: int | None) -> list[Edges]:
     found = await ctx.client.store.edges(ids, limit)
     if not ctx.caller.scoped:
         return found
-    linked = {id_ for one in found for id_ in (*one.parents, *one.children)}
+    linked = {id_ for edges in found for id_ in (*edges.parents, *edges.children)}
     visible = await visible_ids(ctx, [*ids, *linked])
     return [
         Edges(
-            tuple(parent for parent in one.parents if parent in visible),
-            tuple(child for child in one.children if child in visible),
+            tuple(parent for parent in edges.parents if parent in visible),
+            tuple(child for child in edges.children if child in visible),
         )
         if id_ in visible
         else Edges()
-        for id_, one in zip(ids, found, strict=True)
+        for id_, edges in zip(ids, found, strict=True)
     ]
 
 

@@ -12,10 +12,10 @@ from windlass.core.decisions.transition import Status
 from windlass.core.errors import ConflictError, NotFoundError, RequestError
 from windlass.core.job.row import JobRow
 from windlass.core.query.job_query import Page, Query, matches
-from windlass.server.auth.authenticator import Permission
+from windlass.server.auth.permissions import Permission
 from windlass.server.auth.scoped_enqueue import hide_foreign
 from windlass.server.context import Ctx, RequestContext
-from windlass.server.problems import ApiError, invalid_field
+from windlass.server.problem_details import ApiError, invalid_field
 from windlass.server.schemas.jobs import BulkActionView, RefusedView
 from windlass.server.schemas.requests import BulkAction, BulkActionRequest
 
@@ -25,7 +25,7 @@ BATCH = 50  # concurrent actions, which a store may combine into one write
 MAX_REPORTED = 20  # rejected jobs in the response
 
 
-async def act(ctx: Ctx, body: BulkActionRequest) -> BulkActionView:
+async def apply(ctx: Ctx, body: BulkActionRequest) -> BulkActionView:
     """Apply an action to all matching jobs, up to `limit`; continue with `cursor`.
 
     With `id`, apply it to the named jobs that match; a missing job is not `matched`.
@@ -42,8 +42,8 @@ async def act(ctx: Ctx, body: BulkActionRequest) -> BulkActionView:
     refused: list[RefusedView] = []
     for start in range(0, len(page.rows), BATCH):
         batch = page.rows[start : start + BATCH]
-        results = await asyncio.gather(*(_act_on(ctx, body, row) for row in batch))
-        refused += [one for one in results if one is not None]
+        results = await asyncio.gather(*(_apply_to(ctx, body, row) for row in batch))
+        refused += [result for result in results if result is not None]
     return BulkActionView(
         matched=len(page.rows),
         done=len(page.rows) - len(refused),
@@ -60,7 +60,9 @@ async def _page(ctx: RequestContext, query: Query, ids: Sequence[UUID] | None) -
     return Page([row for row in found if row is not None and matches(query, row)], None)
 
 
-async def _act_on(ctx: RequestContext, body: BulkActionRequest, row: JobRow) -> RefusedView | None:
+async def _apply_to(
+    ctx: RequestContext, body: BulkActionRequest, row: JobRow
+) -> RefusedView | None:
     try:
         if body.action in RERUNS and row.retried_as is not None:
             raise ConflictError(f"job {row.id} was already retried, as {row.retried_as}")

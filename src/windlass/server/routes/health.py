@@ -10,10 +10,10 @@ from fastapi import Response, status
 
 from windlass.core.errors import StoreError
 from windlass.core.worker_presence import store_problem, unresponsive_problems
-from windlass.server.auth.authenticator import PUBLIC_CALLER
+from windlass.server.auth.caller import PUBLIC_CALLER
 from windlass.server.context import Ctx, RequestContext
 from windlass.server.metrics import CONTENT_TYPE, exposition
-from windlass.server.schemas.overview import Health
+from windlass.server.schemas.monitoring import Health
 
 STORE_TIMEOUT = 5.0  # seconds
 
@@ -40,10 +40,10 @@ async def _problems(ctx: RequestContext) -> list[str]:
     except (StoreError, TimeoutError) as error:
         return [store_problem(error, STORE_TIMEOUT)]
     host, pid = socket.gethostname(), os.getpid()
-    mine = [one for one in workers if (one.host, one.pid) == (host, pid)]
-    missing = ctx.app.running_workers - len(mine)
-    silent = [f"{missing} workers of this process have no presence record"] * (missing > 0)
-    return [*unresponsive_problems(mine), *silent]
+    local_workers = [worker for worker in workers if (worker.host, worker.pid) == (host, pid)]
+    missing = ctx.app.running_workers - len(local_workers)
+    unpublished = [f"{missing} workers of this process have no presence record"] * (missing > 0)
+    return [*unresponsive_problems(local_workers), *unpublished]
 
 
 async def metrics(ctx: Ctx) -> Response:

@@ -16,7 +16,12 @@ from windlass.core.job.row import JobRow, NewJob
 from windlass.insights.graph import job_graph
 from windlass.server.auth.scoped_enqueue import enqueue_scoped
 from windlass.server.context import Ctx, PathId, RequestContext
-from windlass.server.problems import InvalidFieldsError, field_problems, invalid_field, problem
+from windlass.server.problem_details import (
+    InvalidFieldsError,
+    field_problems,
+    invalid_field,
+    problem,
+)
 from windlass.server.schemas import requests
 from windlass.server.schemas.jobs import (
     Attempts,
@@ -33,7 +38,13 @@ from windlass.server.schemas.jobs import (
 )
 
 IdempotencyKey = Annotated[
-    str | None, Header(alias="Idempotency-Key", min_length=1, max_length=512)
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=512,
+        description="Request id: a repeated request with the same value enqueues nothing.",
+    ),
 ]
 
 
@@ -66,21 +77,21 @@ async def enqueue_batch(
     jobs: list[NewJob] = []
     for index, item in enumerate(body.jobs):
         try:
-            jobs.append(_read(ctx, item, None if key is None else f"{key}/{index}"))
+            jobs.append(_parse_item(ctx, item, None if key is None else f"{key}/{index}"))
             results.append(None)
         except WindlassError as error:
             results.append(EnqueueBatchResult(status="refused", problem=problem(error)))
     enqueued = await enqueue_scoped(ctx, jobs, ctx.app.aenqueue_each)
-    rows = iter(await _rows(ctx, [one for one in enqueued if one.accepted]))
+    rows = iter(await _rows(ctx, [item for item in enqueued if item.accepted]))
     enqueued_results = (
-        _batch_result(one, next(rows) if one.accepted else None) for one in enqueued
+        _batch_result(item, next(rows) if item.accepted else None) for item in enqueued
     )
     return EnqueueBatchResults(
-        results=[next(enqueued_results) if one is None else one for one in results]
+        results=[next(enqueued_results) if result is None else result for result in results]
     )
 
 
-def _read(ctx: RequestContext, item: Any, key: str | None) -> NewJob:
+def _parse_item(ctx: RequestContext, item: Any, key: str | None) -> NewJob:
     try:
         body = requests.EnqueueRequest.model_validate(item)
     except ValidationError as error:
@@ -102,13 +113,13 @@ def _is_duplicate(result: EnqueueResult) -> bool:
 
 
 async def _rows(ctx: RequestContext, results: Sequence[EnqueueResult]) -> list[JobRow]:
-    """Return the stored rows, which show whether a job waits for others, or at a limit.
+    """Return the stored rows, with the number of parents and the gate that a job waits for.
 
     The row of a new job that waits for nothing is known, and is not read again.
     """
     rows = [accepted_row(result) for result in results]
-    unsure = [row.id for result, row in zip(results, rows, strict=True) if not _row_known(result)]
-    stored = dict(zip(unsure, await ctx.client.store.get(unsure), strict=True))
+    unknown = [row.id for result, row in zip(results, rows, strict=True) if not _row_known(result)]
+    stored = dict(zip(unknown, await ctx.client.store.get(unknown), strict=True))
     return [stored.get(row.id) or row for row in rows]
 
 
@@ -142,7 +153,7 @@ async def attempts(ctx: Ctx, job_id: PathId) -> Attempts:
     found = await ctx.client.store.attempts(job_id)
     if found is None:
         raise NotFoundError(f"no job {job_id}")
-    views: Sequence[AttemptView] = [AttemptView.from_attempt(one, ctx.app.codec) for one in found]
+    views: Sequence[AttemptView] = [AttemptView.from_attempt(item, ctx.app.codec) for item in found]
     return Attempts(attempts=views)
 
 

@@ -6,25 +6,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from windlass.server.auth.authenticator import Credential, Permission
+from windlass.server.auth.authenticator import Credential
+from windlass.server.auth.permissions import Permission
 from windlass.server.auth.sessions import PATH as SESSION
+from windlass.server.openapi_links import ENQUEUED, JOB_LIST, KEY, SCHEDULE
 from windlass.server.routes import (
-    access,
     bulk_actions,
+    credentials,
     events,
-    flow_actions,
+    flows,
     health,
     job_actions,
     jobs,
-    overview,
+    monitoring,
+    queues,
     schedules,
     sign_in,
-    store,
-    worker,
+    store_protocol,
+    worker_api,
 )
-from windlass.server.routes.openapi_links import ENQUEUED, JOB_LIST, KEY, SCHEDULE
 from windlass.server.schemas.jobs import EnqueuedView, EventPageView
-from windlass.server.schemas.overview import Health
+from windlass.server.schemas.monitoring import Health
 from windlass.stores.wire_format import PATH
 
 
@@ -75,7 +77,7 @@ ROUTES = (
         links=ENQUEUED,
     ),
     Route("POST", "/api/jobs/batch", jobs.enqueue_batch, Permission.PRODUCE, 200, (415,)),
-    Route("POST", "/api/jobs/actions", bulk_actions.act, Permission.PRODUCE, 200, (415,)),
+    Route("POST", "/api/jobs/actions", bulk_actions.apply, Permission.PRODUCE, 200, (415,)),
     Route("GET", "/api/jobs", jobs.list_jobs, Permission.READ, links=JOB_LIST),
     Route("GET", "/api/jobs/count", jobs.count, Permission.READ),
     Route("GET", _JOB, jobs.get, Permission.READ, 200, (404,)),
@@ -99,24 +101,30 @@ ROUTES = (
         _DUPLICATE,
     ),
     Route("GET", "/api/events", events.all_events, Permission.READ, 200, (404,), _STREAM, _TICKET),
-    Route("POST", "/api/worker/claim", worker.claim, Permission.WORK, 200, (415,)),
-    Route("POST", "/api/worker/extend", worker.extend, Permission.WORK, 200, (415,), {}, _TOKEN),
-    Route("POST", "/api/worker/settle", worker.settle, Permission.WORK, 200, (415,), {}, _TOKEN),
-    Route("POST", "/api/worker/record", worker.record, Permission.WORK, 200, (415,), {}, _TOKEN),
-    Route("GET", "/api/queues", overview.queues, Permission.MONITOR),
-    Route("POST", f"{_QUEUE}/pause", overview.pause, Permission.OPERATE),
-    Route("POST", f"{_QUEUE}/resume", overview.resume, Permission.OPERATE),
-    Route("GET", "/api/workers", overview.workers, Permission.MONITOR),
-    Route("GET", "/api/tasks", overview.tasks, Permission.READ),
-    Route("GET", "/api/failures", overview.failures, Permission.READ),
-    Route("GET", "/api/flows", overview.flows, Permission.READ),
-    Route("GET", _FLOW, overview.flow, Permission.READ, 200, (404,)),
-    Route("POST", f"{_FLOW}/cancel", flow_actions.cancel, Permission.PRODUCE, 200, (404, 415)),
-    Route("POST", f"{_FLOW}/retry", flow_actions.retry, Permission.PRODUCE, 200, (404, 409)),
-    Route("POST", f"{_FLOW}/resume", flow_actions.resume, Permission.PRODUCE, 200, (404, 409)),
-    Route("GET", "/api/limits", overview.limits, Permission.MONITOR),
-    Route("GET", "/api/stats", overview.stats, Permission.MONITOR),
-    Route("GET", "/api/schedules", schedules.schedules, Permission.MONITOR),
+    Route("POST", "/api/worker/claim", worker_api.claim, Permission.WORK, 200, (415,)),
+    Route(
+        "POST", "/api/worker/extend", worker_api.extend, Permission.WORK, 200, (415,), {}, _TOKEN
+    ),
+    Route(
+        "POST", "/api/worker/settle", worker_api.settle, Permission.WORK, 200, (415,), {}, _TOKEN
+    ),
+    Route(
+        "POST", "/api/worker/record", worker_api.record, Permission.WORK, 200, (415,), {}, _TOKEN
+    ),
+    Route("GET", "/api/queues", queues.list_queues, Permission.MONITOR),
+    Route("POST", f"{_QUEUE}/pause", queues.pause, Permission.OPERATE),
+    Route("POST", f"{_QUEUE}/resume", queues.resume, Permission.OPERATE),
+    Route("GET", "/api/workers", monitoring.workers, Permission.MONITOR),
+    Route("GET", "/api/tasks", monitoring.tasks, Permission.READ),
+    Route("GET", "/api/failures", monitoring.failures, Permission.READ),
+    Route("GET", "/api/flows", flows.list_flows, Permission.READ),
+    Route("GET", _FLOW, flows.get, Permission.READ, 200, (404,)),
+    Route("POST", f"{_FLOW}/cancel", flows.cancel, Permission.PRODUCE, 200, (404, 415)),
+    Route("POST", f"{_FLOW}/retry", flows.retry, Permission.PRODUCE, 200, (404, 409)),
+    Route("POST", f"{_FLOW}/resume", flows.resume, Permission.PRODUCE, 200, (404, 409)),
+    Route("GET", "/api/limits", monitoring.limits, Permission.MONITOR),
+    Route("GET", "/api/stats", monitoring.stats, Permission.MONITOR),
+    Route("GET", "/api/schedules", schedules.list_schedules, Permission.MONITOR),
     Route(
         "POST", "/api/schedules", schedules.add, Permission.OPERATE, 201, (409, 415), links=SCHEDULE
     ),
@@ -128,20 +136,22 @@ ROUTES = (
     Route("POST", SESSION, sign_in.sign_in, Permission.PUBLIC, 201, (415,)),
     Route("GET", SESSION, sign_in.current_caller, Permission.READ),
     Route("DELETE", SESSION, sign_in.sign_out, Permission.PUBLIC, 204),
-    Route("POST", "/api/tickets", access.ticket, Permission.READ, 201, (409,)),
-    Route("POST", "/api/keys", access.create_key, Permission.ADMIN, 201, (415,), links=KEY),
-    Route("GET", "/api/keys", access.keys, Permission.ADMIN),
-    Route("DELETE", "/api/keys/{id}", access.revoke_key, Permission.ADMIN, 200, (404,)),
-    Route("GET", "/api/audit", access.audit, Permission.ADMIN),
+    Route("POST", "/api/tickets", credentials.create_ticket, Permission.READ, 201, (409,)),
+    Route("POST", "/api/keys", credentials.create_key, Permission.ADMIN, 201, (415,), links=KEY),
+    Route("GET", "/api/keys", credentials.list_keys, Permission.ADMIN),
+    Route("DELETE", "/api/keys/{id}", credentials.revoke_key, Permission.ADMIN, 200, (404,)),
+    Route("GET", "/api/audit", monitoring.audit, Permission.ADMIN),
     Route("GET", "/healthz", health.alive, Permission.PUBLIC),
     Route("GET", "/readyz", health.ready, Permission.PUBLIC, 200, (), _NOT_READY),
     Route("GET", "/metrics", health.metrics, Permission.MONITOR, 200, (), _TEXT),
-    Route("POST", f"{PATH}/hello", store.hello, Permission.READ, internal=True),
-    Route("POST", f"{PATH}/tail", store.tail, Permission.READ, internal=True),
-    Route("POST", f"{PATH}/why", store.why, Permission.READ, internal=True),
-    Route("POST", f"{PATH}/rotate", store.rotate, Permission.ADMIN, internal=True),
+    Route("POST", f"{PATH}/hello", store_protocol.hello, Permission.READ, internal=True),
+    Route("POST", f"{PATH}/tail", store_protocol.tail, Permission.READ, internal=True),
+    Route("POST", f"{PATH}/why", store_protocol.why, Permission.READ, internal=True),
+    Route("POST", f"{PATH}/rotate", store_protocol.rotate, Permission.ADMIN, internal=True),
     *(
-        Route("POST", f"{PATH}/{name}", store.endpoint(name), verb.permission, internal=True)
-        for name, verb in store.VERBS.items()
+        Route(
+            "POST", f"{PATH}/{name}", store_protocol.endpoint(name), verb.permission, internal=True
+        )
+        for name, verb in store_protocol.VERBS.items()
     ),
 )

@@ -8,11 +8,13 @@ from typing import Any
 from fastapi import Request, Response
 
 from windlass.core.clock import to_datetime
-from windlass.server.auth.authenticator import CHALLENGE, Caller, Permission
+from windlass.server.auth.authenticator import CHALLENGE
+from windlass.server.auth.caller import Caller
+from windlass.server.auth.permissions import Permission
 from windlass.server.auth.sessions import Sessions, clear_cookie, set_cookie
 from windlass.server.context import Ctx
-from windlass.server.problems import ApiError
-from windlass.server.schemas.access import CallerView, SessionView
+from windlass.server.problem_details import ApiError
+from windlass.server.schemas.credentials import CallerView, SessionView
 from windlass.server.schemas.requests import SignInRequest
 
 
@@ -31,12 +33,12 @@ async def sign_in(
     await replace(ctx, caller=caller).audit("sign in", caller.key_id)
     secret, until = await Sessions(ctx.client.store).start(caller.key_id)
     set_cookie(request, response, secret)
-    return SessionView(**_facts(caller) | {"by": "session"}, expires_at=to_datetime(until))
+    return SessionView(**_caller_fields(caller) | {"by": "session"}, expires_at=to_datetime(until))
 
 
 async def current_caller(ctx: Ctx) -> CallerView:
     """Get the identity and the permissions of the caller."""
-    return CallerView(**_facts(ctx.caller))
+    return CallerView(**_caller_fields(ctx.caller))
 
 
 async def sign_out(ctx: Ctx, request: Request, response: Response) -> None:
@@ -48,12 +50,12 @@ async def sign_out(ctx: Ctx, request: Request, response: Response) -> None:
     clear_cookie(request, response)
 
 
-def _facts(caller: Caller) -> dict[str, Any]:
+def _caller_fields(caller: Caller) -> dict[str, Any]:
     return {
         "name": caller.name,
         "roles": sorted(caller.roles),
         "permissions": sorted(
-            one for one in Permission if caller.has_any(one) and one is not Permission.PUBLIC
+            item for item in Permission if caller.has_any(item) and item is not Permission.PUBLIC
         ),
         "owner": caller.owner,
         "team": caller.team,

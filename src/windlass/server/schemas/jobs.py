@@ -22,7 +22,7 @@ from windlass.core.job.state import State
 from windlass.core.query.diagnosis import Diagnosis
 from windlass.core.query.job_query import Count
 from windlass.insights.graph import Graph
-from windlass.server.problems import Problem
+from windlass.server.problem_details import Problem
 
 
 class ResponseModel(BaseModel):
@@ -145,10 +145,10 @@ class JobSummary(ResponseModel):
 
     @classmethod
     def of(cls, row: JobRow) -> Self:
-        return cls(**cls.facts(row))
+        return cls(**cls.field_values(row))
 
     @classmethod
-    def facts(cls, row: JobRow) -> dict[str, Any]:
+    def field_values(cls, row: JobRow) -> dict[str, Any]:
         return shared_fields(cls, row) | {"error_code": row.error.code if row.error else None}
 
 
@@ -159,7 +159,7 @@ class JobNode(JobSummary):
 
     @staticmethod
     def with_parents(row: JobRow, parents: Sequence[UUID]) -> JobNode:
-        return JobNode(**JobNode.facts(row), depends_on=parents)
+        return JobNode(**JobNode.field_values(row), depends_on=parents)
 
 
 class GraphView(ResponseModel):
@@ -204,7 +204,7 @@ class JobView(JobSummary):
             failure = FailureView(
                 **shared_fields(FailureView, details(row.error, task=row.task, stage=row.stage))
             )
-        facts = cls.facts(row) | {
+        values = cls.field_values(row) | {
             "arguments": arguments,
             "result": result,
             "last_error": ErrorView.of(row.error, codec),
@@ -212,7 +212,7 @@ class JobView(JobSummary):
             "last_completed_step": row.last_step,
             "sealed": arguments_sealed or result_sealed,
         }
-        return cls(**facts, **more)
+        return cls(**values, **more)
 
 
 class EnqueuedView(JobView):
@@ -269,8 +269,8 @@ class AttemptView(ResponseModel):
 
     @staticmethod
     def from_attempt(attempt: Attempt, codec: Codec) -> AttemptView:
-        facts = shared_fields(AttemptView, attempt)
-        return AttemptView(**facts | {"error": ErrorView.of(attempt.error, codec)})
+        values = shared_fields(AttemptView, attempt)
+        return AttemptView(**values | {"error": ErrorView.of(attempt.error, codec)})
 
 
 class Attempts(ResponseModel):
@@ -294,8 +294,8 @@ class DiagnosisView(ResponseModel):
     @staticmethod
     def of(diagnosis: Diagnosis) -> DiagnosisView:
         reasons = [
-            ReasonView(code=one.code, text=one.text, at=time(one.at), advice=one.advice)
-            for one in diagnosis.reasons
+            ReasonView(code=reason.code, text=reason.text, at=time(reason.at), advice=reason.advice)
+            for reason in diagnosis.reasons
         ]
         return DiagnosisView(id=diagnosis.job_id, state=diagnosis.state, reasons=reasons)
 

@@ -1,4 +1,4 @@
-"""Bodies and parameters of requests."""
+"""Bodies and parameters of requests about jobs, schedules and keys."""
 
 from __future__ import annotations
 
@@ -15,19 +15,16 @@ from windlass.client import EnqueueOptions
 from windlass.core.clock import Instant, from_datetime
 from windlass.core.duration import to_seconds
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.event import EventType, parse_wire_id
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.row import NewJob
 from windlass.core.job.state import State
 from windlass.core.query.job_query import MAX_PAGE, Query
 from windlass.server.auth.api_keys import Role
-from windlass.server.auth.authenticator import Caller
+from windlass.server.auth.caller import Caller
 from windlass.server.auth.scoped_enqueue import scoped_value
 from windlass.server.context import ServedApp
-from windlass.server.problems import invalid_field, invalid_fields
-from windlass.server.streaming.hub import StreamFilter
+from windlass.server.problem_details import invalid_field, invalid_fields
 
-_MILLISECONDS = 1000
 T = TypeVar("T")
 Duration = float | str  # seconds, or text like "5m"
 MAX_IDS = 200  # jobs that one action names: they fit into one audit entry
@@ -81,7 +78,7 @@ class JobOptions(RequestModel):
         """Return the job; raise with the fields of invalid arguments."""
         spec = app.tasks.get(self.task)
         if spec is None:
-            names = ", ".join(sorted(one.name for one in app.tasks)) or "none"
+            names = ", ".join(sorted(task.name for task in app.tasks)) or "none"
             raise invalid_field(
                 "task", f"unknown task {self.task!r:.80}; this app has: {names:.500}"
             )
@@ -167,12 +164,12 @@ class JobFilters(RequestModel):
     One of repeated `state`, `queue` or `task` values must match, and all `tag` values.
     """
 
-    state: Repeated[State] = ()
-    queue: Repeated[str] = ()
-    task: Repeated[str] = ()
-    tag: Repeated[str] = ()
-    owner: str | None = None
-    team: str | None = None
+    state: Annotated[Repeated[State], Field(description="One of these states.")] = ()
+    queue: Annotated[Repeated[str], Field(description="One of these queues.")] = ()
+    task: Annotated[Repeated[str], Field(description="One of these tasks.")] = ()
+    tag: Annotated[Repeated[str], Field(description="All of these tags.")] = ()
+    owner: Annotated[str | None, Field(description="Owner of the job.")] = None
+    team: Annotated[str | None, Field(description="Team of the job.")] = None
     error: Annotated[str | None, Field(description="Exact error code.")] = None
     text: Annotated[
         str | None,
@@ -181,14 +178,18 @@ class JobFilters(RequestModel):
             "case. Values of an encrypting codec are not searched."
         ),
     ] = None
-    worker: str | None = None
-    request_id: str | None = None
-    unique_key: str | None = None
-    retry_of: UUID | None = None
-    flow_id: UUID | None = None
-    created_from: datetime | None = None
-    created_to: datetime | None = None
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 100
+    worker: Annotated[str | None, Field(description="Worker of the current or last attempt.")] = (
+        None
+    )
+    request_id: Annotated[str | None, Field(description="Request id (idempotency key).")] = None
+    unique_key: Annotated[str | None, Field(description="Unique key.")] = None
+    retry_of: Annotated[UUID | None, Field(description="Jobs that re-run this job.")] = None
+    flow_id: Annotated[UUID | None, Field(description="Jobs of this flow.")] = None
+    created_from: Annotated[
+        datetime | None, Field(description="Created at this time or later.")
+    ] = None
+    created_to: Annotated[datetime | None, Field(description="Created before this time.")] = None
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="Maximum of jobs.")] = 100
 
     def query(self, caller: Caller, cursor: str | None = None) -> Query:
         return Query(
@@ -213,7 +214,9 @@ class JobFilters(RequestModel):
 
 
 class ListJobsRequest(JobFilters):
-    cursor: str | None = None
+    """Filters and position of a page of jobs."""
+
+    cursor: Annotated[str | None, Field(description="`cursor` of the previous page.")] = None
 
 
 class BulkAction(StrEnum):
@@ -244,51 +247,6 @@ class BulkActionRequest(RequestModel):
     filter: BulkActionFilters
     reason: str | None = None
     cursor: str | None = None
-
-
-class EventsRequest(RequestModel):
-    """Cursor and filters of a job's events. The final event is always included."""
-
-    last_event_id: str | None = None
-    from_sequence: Annotated[int, Field(ge=1, lt=10**18)] | None = None
-    from_timestamp: str | None = None
-    types: str | None = None
-    limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    ticket: str | None = None
-
-    def selection(self, header: str | None) -> StreamFilter:
-        """Return the filter. The header wins: a browser reconnects with it and the original URL."""
-        cursor = header or self.last_event_id
-        if cursor is not None:
-            after = parse_wire_id(cursor)
-        else:
-            after = 0 if self.from_sequence is None else self.from_sequence - 1
-        return StreamFilter(
-            after=after, since=_since(self.from_timestamp), types=parse_types(self.types)
-        )
-
-
-def parse_types(text: str | None) -> frozenset[EventType]:
-    if not text:
-        return frozenset()
-    try:
-        return frozenset(EventType(one.strip()) for one in text.split(","))
-    except ValueError as error:
-        raise invalid_field("types", f"{error}; use {', '.join(EventType)}") from None
-
-
-def _since(text: str | None) -> Instant | None:
-    """Parse milliseconds since 1970, as in event ids, or a time with a time zone."""
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit() and len(text) < 16:  # noqa: PLR2004 - the year 9999
-        return int(text) * _MILLISECONDS
-    try:
-        return from_datetime(datetime.fromisoformat(text))
-    except (ValueError, InvalidArgumentError):
-        raise invalid_field(
-            "fromTimestamp", f"{text!r:.80} is neither milliseconds nor a time with a time zone"
-        ) from None
 
 
 def _instant(field: str, value: datetime | None) -> Instant | None:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 
 from windlass.core.errors import StoreError
-from windlass.server.auth.authenticator import Caller
+from windlass.server.auth.caller import Caller
 
 logger = logging.getLogger("windlass.server")
 INTERVAL = 1.0  # seconds between two checks of a caller
@@ -27,16 +27,16 @@ class AccessRecheck:
         self._task: asyncio.Task[None] | None = None
 
     @contextlib.contextmanager
-    def track(self, caller: Caller, ending: asyncio.Event) -> Iterator[None]:
-        """Check the caller during the block; set `ending` when it loses access."""
+    def track(self, caller: Caller, stop_event: asyncio.Event) -> Iterator[None]:
+        """Check the caller during the block; set `stop_event` when it loses access."""
         streams = self._streams.setdefault(caller, set())
-        streams.add(ending)
+        streams.add(stop_event)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         try:
             yield
         finally:
-            streams.discard(ending)
+            streams.discard(stop_event)
             if not streams:
                 self._streams.pop(caller, None)
 
@@ -47,8 +47,8 @@ class AccessRecheck:
 
     async def _check(self, caller: Caller) -> None:
         if not await self._has_access(caller):
-            for ending in self._streams.get(caller, ()):
-                ending.set()
+            for stop_event in self._streams.get(caller, ()):
+                stop_event.set()
 
     async def _has_access(self, caller: Caller) -> bool:
         try:

@@ -12,21 +12,22 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from uuid import UUID
 
 from windlass.core.errors import NotFoundError
-from windlass.server.problems import problem
-from windlass.server.streaming.event_format import sse_message, to_json
-from windlass.server.streaming.hub import EventHub, StreamFilter
+from windlass.server.problem_details import problem
+from windlass.server.streaming.event_encoder import sse_message, to_json
+from windlass.server.streaming.event_hub import EventHub
+from windlass.server.streaming.stream_filter import StreamFilter
 
 CHUNK_BYTES = 32 * 1024  # sent at once: about the send buffer of a connection
 QUEUE_SIZE = 64  # messages that wait for one client, of all jobs and lists together
 Feed = AsyncGenerator[bytes, None]
 
 
-async def job_feed(hub: EventHub, job_id: UUID, selection: StreamFilter) -> Feed:
+async def job_feed(hub: EventHub, job_id: UUID, stream_filter: StreamFilter) -> Feed:
     """Yield the log of one job, with cursors. Available events are sent together."""
-    async with contextlib.aclosing(hub.follow(job_id, selection)) as batches:
-        async for lines in batches:
-            chunks = _joined([line.for_job_stream for line in lines])
-            lines.clear()  # a client that does not read holds only unsent data
+    async with contextlib.aclosing(hub.follow(job_id, stream_filter)) as batches:
+        async for events in batches:
+            chunks = _joined([event.for_job_stream for event in events])
+            events.clear()  # a client that does not read holds only unsent data
             while chunks:
                 yield chunks.popleft()
 
@@ -48,16 +49,16 @@ def _joined(messages: list[bytes]) -> deque[bytes]:
 
 
 async def shared_job_feed(
-    hub: EventHub, job_id: UUID, selection: StreamFilter, *, each: bool
+    hub: EventHub, job_id: UUID, stream_filter: StreamFilter, *, report_errors: bool
 ) -> Feed:
-    """Yield the log of one job among others; with `each`, also report a deleted job."""
+    """Yield the log of one job among others; with `report_errors`, also its deletion."""
     final = False
-    async with contextlib.aclosing(hub.follow(job_id, selection)) as batches:
-        async for lines in batches:
-            for line in lines:
-                final = line.final
-                yield line.for_shared_stream
-    if each and not final:
+    async with contextlib.aclosing(hub.follow(job_id, stream_filter)) as batches:
+        async for events in batches:
+            for event in events:
+                final = event.final
+                yield event.for_shared_stream
+    if report_errors and not final:
         error = NotFoundError(f"job {job_id} was deleted, or is past retention")
         yield closed_message({"jobId": str(job_id)}, error)
 

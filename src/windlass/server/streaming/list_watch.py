@@ -13,16 +13,16 @@ from uuid import UUID
 from windlass.client import Client
 from windlass.core.job.row import JobRow
 from windlass.core.query.job_query import Query
-from windlass.server.streaming.event_format import sse_message, to_json
+from windlass.server.streaming.event_encoder import sse_message, to_json
 
 MAX_POLLS = 4  # concurrent reads of lists: fewer than the connections of a store
 
 
 class ListWatch:
-    """Polls one list for all its watchers.
+    """Polls one list for all its subscribers.
 
-    Waits for: its interval, and a free slot. Guarantees: each watcher gets the newest snapshot of
-    each listed job, and a last one of a job that left the list. Stops: with the last watcher.
+    Waits for: its interval, and a free slot. Guarantees: each subscriber gets the newest snapshot
+    of each listed job, and a last one of a job that left the list. Stops: with the last subscriber.
     """
 
     def __init__(
@@ -33,25 +33,25 @@ class ListWatch:
         self._interval = interval
         self._slots = slots
         self._snapshots: dict[UUID, str] = {}
-        self._watchers: set[ListWatcher] = set()
+        self._subscribers: set[ListSubscriber] = set()
         self._task: asyncio.Task[None] | None = None
         self.polled = False
         self.error: BaseException | None = None
 
-    def join(self, name: str | None) -> ListWatcher:
-        watcher = ListWatcher(self, self._snapshots, name)
-        self._watchers.add(watcher)
+    def subscribe(self, name: str | None) -> ListSubscriber:
+        subscriber = ListSubscriber(self, self._snapshots, name)
+        self._subscribers.add(subscriber)
         if self._task is None or self._task.done():
             self.error = None
             self._task = asyncio.create_task(self._run())
-        return watcher
+        return subscriber
 
-    def leave(self, watcher: ListWatcher) -> bool:
-        """Remove the watcher; return whether it was the last."""
-        self._watchers.discard(watcher)
-        if not self._watchers and self._task is not None:
+    def unsubscribe(self, subscriber: ListSubscriber) -> bool:
+        """Remove the subscriber; return whether it was the last."""
+        self._subscribers.discard(subscriber)
+        if not self._subscribers and self._task is not None:
             self._task.cancel()
-        return not self._watchers
+        return not self._subscribers
 
     async def _run(self) -> None:
         try:
@@ -59,29 +59,29 @@ class ListWatch:
                 async with self._slots:
                     await self._poll()
                 await asyncio.sleep(self._interval)
-        except Exception as error:  # noqa: BLE001 - the watchers raise it
+        except Exception as error:  # noqa: BLE001 - the subscribers raise it
             self.error = error
             self._publish({})
 
     async def _poll(self) -> None:
         store = self._client().store
         page = await store.find(self._query)
-        now = {row.id: snapshot(row, listed=True) for row in page.rows}
-        changes = {id_: text for id_, text in now.items() if self._snapshots.get(id_) != text}
-        left = [id_ for id_ in self._snapshots if id_ not in now]
+        current = {row.id: snapshot_json(row, listed=True) for row in page.rows}
+        changes = {id_: text for id_, text in current.items() if self._snapshots.get(id_) != text}
+        left = [id_ for id_ in self._snapshots if id_ not in current]
         for id_, row in zip(left, await store.get(left), strict=True):
-            changes[id_] = deleted_snapshot(id_) if row is None else snapshot(row, listed=False)
-        self._snapshots = now
+            changes[id_] = deletion_json(id_) if row is None else snapshot_json(row, listed=False)
+        self._snapshots = current
         if changes or not self.polled:
             self.polled = True
             self._publish(changes)
 
     def _publish(self, changes: Mapping[UUID, str]) -> None:
-        for watcher in self._watchers:
-            watcher.update(changes)
+        for subscriber in self._subscribers:
+            subscriber.update(changes)
 
 
-class ListWatcher:
+class ListSubscriber:
     """The unsent snapshots of one client of a list: the newest of each job.
 
     With a list name, each message has it, and a `loaded` message follows the first full list.
@@ -134,20 +134,20 @@ class ListWatches:
         if watch is None:
             watch = ListWatch(self._client, query, self._interval, self._slots)
             self._watches[query] = watch
-        watcher = watch.join(name)
+        subscriber = watch.subscribe(name)
         try:
             while True:
-                yield await watcher.next()
+                yield await subscriber.next()
         finally:
-            if watch.leave(watcher) and self._watches.get(query) is watch:
+            if watch.unsubscribe(subscriber) and self._watches.get(query) is watch:
                 del self._watches[query]
 
 
-def snapshot(row: JobRow, *, listed: bool) -> str:
-    facts = {"id": str(row.id), "seq": row.seq, "state": row.state.value, "percent": row.percent}
+def snapshot_json(row: JobRow, *, listed: bool) -> str:
+    values = {"id": str(row.id), "seq": row.seq, "state": row.state.value, "percent": row.percent}
     more = {"task": row.task, "queue": row.queue, "stage": row.stage, "phase": row.phase}
-    return to_json(facts | more | {"listed": listed})
+    return to_json(values | more | {"listed": listed})
 
 
-def deleted_snapshot(job_id: UUID) -> str:
+def deletion_json(job_id: UUID) -> str:
     return to_json({"id": str(job_id), "state": None, "listed": False})

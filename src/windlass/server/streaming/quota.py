@@ -6,7 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 
-from windlass.server.problems import ApiError
+from windlass.server.problem_details import ApiError
 
 RETRY_AFTER = "5"  # seconds; the end of a stream cannot be predicted
 

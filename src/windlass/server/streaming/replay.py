@@ -17,7 +17,7 @@ from windlass.client import Client
 from windlass.core.codec import Codec
 from windlass.core.errors import NotFoundError
 from windlass.core.event import Event
-from windlass.server.streaming.event_format import EventLine, StreamFormatter, event_line
+from windlass.server.streaming.event_encoder import EncodedEvent, EventEncoder, encode_event
 
 # A client that does not read holds one chunk. So the first chunk is small; the following ones have
 # as many events as fit into CHUNK_BYTES at the observed size.
@@ -34,7 +34,7 @@ class LogChunk:
     `final` is the job's final event. It summarizes earlier ones, so each stream formats it itself.
     """
 
-    lines: list[EventLine]
+    events: list[EncodedEvent]
     final: Event | None
     complete: bool
     next_limit: int  # events of this size that fill the next chunk
@@ -49,24 +49,24 @@ class Replay:
         self._slots = asyncio.Semaphore(MAX_READS)
         self._reads: dict[_Position, asyncio.Task[LogChunk]] = {}
 
-    async def stored_lines(
+    async def stored_events(
         self, job_id: UUID, position: int
-    ) -> AsyncGenerator[list[EventLine], None]:
+    ) -> AsyncGenerator[list[EncodedEvent], None]:
         """Yield the events stored after this position."""
-        formatter = StreamFormatter(self._client().store, self._codec, job_id, position)
+        encoder = EventEncoder(self._client().store, self._codec, job_id, position)
         limit = FIRST_LIMIT
         while True:
             chunk = await self._shared_read(job_id, position, limit)
-            lines = list(chunk.lines)
-            for line in lines:
-                formatter.remember(line)
+            events = list(chunk.events)
+            for event in events:
+                encoder.collect(event)
             if chunk.final is not None:
-                lines.append(await formatter.format(chunk.final))
+                events.append(await encoder.encode(chunk.final))
             complete, limit = chunk.complete, chunk.next_limit
             del chunk  # a client that does not read must not hold it
-            if lines:
-                position = lines[-1].seq
-                yield lines
+            if events:
+                position = events[-1].seq
+                yield events
             if complete:
                 return
 
@@ -89,15 +89,15 @@ class Replay:
             page = await self._client().store.events(job_id, after, limit)
             if page is None:
                 raise NotFoundError(f"job {job_id} was deleted, or is past retention")
-            lines: list[EventLine] = []
+            events: list[EncodedEvent] = []
             size = 0
-            for event in page.events:
-                if event.final:
-                    return LogChunk(lines, event, complete=True, next_limit=limit)
-                lines.append(event_line(event, self._codec))
-                size += len(lines[-1].for_job_stream)
+            for stored in page.events:
+                if stored.final:
+                    return LogChunk(events, stored, complete=True, next_limit=limit)
+                events.append(encode_event(stored, self._codec))
+                size += len(events[-1].for_job_stream)
                 if size > CHUNK_BYTES:
                     break
-            complete = len(lines) == len(page.events) < limit
-            fitting = max(1, min(MAX_LIMIT, CHUNK_BYTES * len(lines) // size)) if lines else limit
-            return LogChunk(lines, None, complete, fitting)
+            complete = len(events) == len(page.events) < limit
+            fitting = max(1, min(MAX_LIMIT, CHUNK_BYTES * len(events) // size)) if events else limit
+            return LogChunk(events, None, complete, fitting)

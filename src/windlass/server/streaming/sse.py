@@ -18,10 +18,10 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from windlass.core.errors import StoreError
-from windlass.server.auth.authenticator import Caller
+from windlass.server.auth.caller import Caller
 from windlass.server.context import ServerContext
-from windlass.server.problems import problem
-from windlass.server.streaming.event_format import sse_message, to_json
+from windlass.server.problem_details import problem
+from windlass.server.streaming.event_encoder import sse_message, to_json
 
 log = logging.getLogger("windlass.server")
 MEDIA_TYPE = "text/event-stream"
@@ -62,14 +62,14 @@ class EventStream(Response):
             shrink_buffers()
         server, caller = self._server, self._caller
         with (
-            server.hub.stream(caller.key_id) as ending,
-            server.access_recheck.track(caller, ending),
+            server.hub.stream(caller.key_id) as stop_event,
+            server.access_recheck.track(caller, stop_event),
         ):
             disconnected = asyncio.create_task(_wait_for_disconnect(receive))
-            closing = asyncio.create_task(ending.wait())
+            stopping = asyncio.create_task(stop_event.wait())
             try:
                 await send(start)
-                if await self._pump(send, disconnected, closing):
+                if await self._pump(send, disconnected, stopping):
                     await self._send(send, b"", more=False)
             except TimeoutError:
                 await _abort(scope, disconnected)
@@ -77,14 +77,14 @@ class EventStream(Response):
                 pass
             finally:
                 disconnected.cancel()
-                closing.cancel()
+                stopping.cancel()
                 await self._feed.aclose()
 
     async def _pump(
-        self, send: Send, disconnected: asyncio.Task[None], closing: asyncio.Task[Any]
+        self, send: Send, disconnected: asyncio.Task[None], stopping: asyncio.Task[Any]
     ) -> bool:
         """Send the feed and keepalives; return whether the client is still connected."""
-        ends = {disconnected, closing}
+        stop_tasks = {disconnected, stopping}
         clock = asyncio.get_running_loop().time
         next_keepalive = clock() + self._server.config.keepalive
         await self._send(send, RETRY)
@@ -93,9 +93,9 @@ class EventStream(Response):
             while True:
                 wait = max(0.0, next_keepalive - clock())
                 done, _ = await asyncio.wait(
-                    {sender, *ends}, timeout=wait, return_when=asyncio.FIRST_COMPLETED
+                    {sender, *stop_tasks}, timeout=wait, return_when=asyncio.FIRST_COMPLETED
                 )
-                if done & ends:
+                if done & stop_tasks:
                     return not disconnected.done()
                 if sender in done:
                     sender.result()  # raises if it failed

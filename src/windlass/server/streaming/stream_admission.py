@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from windlass.server.streaming.hub import EventHub
+from windlass.server.streaming.event_hub import EventHub
 from windlass.server.streaming.sse import MEDIA_TYPE, RETRY
 
 MAX_OPENING = 8

@@ -15,7 +15,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 from tests.stores.postgres.server import execute, migrate
-from tests.stores.postgres.slow_commits import event_line, following, make_restless
+from tests.stores.postgres.slow_commits import encode_event, following, make_restless
 
 from windlass.core.decisions.outcome import Failed, Succeeded, settle, succeed
 from windlass.core.decisions.retry import Fixed, Policy
@@ -192,7 +192,7 @@ async def test_every_follower_reads_exactly_the_log(new_database: str) -> None:
             UUID(job): list(rows_)
             for job, rows_ in groupby(sorted(printed), key=lambda printed: printed.split(" ")[0])
         }
-        assert by_job == {log[0].job_id: sorted(map(event_line, log)) for log in logs}
+        assert by_job == {log[0].job_id: sorted(map(encode_event, log)) for log in logs}
         assert len(printed) == len(set(printed))
         assert {row.state for row in await store.get(ids) if row} == {State.SUCCEEDED}
 

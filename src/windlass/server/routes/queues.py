@@ -1,0 +1,39 @@
+"""Queues: list, pause, resume."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path
+
+from windlass.core.sizes import MAX_NAME, check_text
+from windlass.server.context import Ctx
+from windlass.server.schemas.monitoring import (
+    PausedView,
+    Queues,
+    QueueView,
+)
+
+QueueName = Annotated[str, Path(description="Name of the queue.")]
+
+
+async def list_queues(ctx: Ctx) -> Queues:
+    """List queues with unfinished jobs, paused queues, and recently active queues."""
+    return Queues(queues=[QueueView.of(queue) for queue in await ctx.client.queues()])
+
+
+async def pause(ctx: Ctx, queue: QueueName) -> PausedView:
+    """Pause a queue: its jobs are not claimed; running jobs continue."""
+    return await _set_paused(ctx, queue, paused=True)
+
+
+async def resume(ctx: Ctx, queue: QueueName) -> PausedView:
+    """Resume a paused queue."""
+    return await _set_paused(ctx, queue, paused=False)
+
+
+async def _set_paused(ctx: Ctx, queue: str, *, paused: bool) -> PausedView:
+    check_text("the name of the queue", queue, MAX_NAME)
+    await ctx.audit("pause queue" if paused else "resume queue", queue)
+    await ctx.client.store.pause([queue], paused=paused)
+    return PausedView(name=queue, paused=paused)
