@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from windlass.core.errors import StoreError, StoreUnavailableError
-from windlass.stores.coalescing import MAX_ITEMS, Coalescer
+from windlass.stores.coalescer import MAX_ITEMS, Coalescer
 
 
 class Server:

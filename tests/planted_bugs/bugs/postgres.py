@@ -15,16 +15,16 @@ from tests.planted_bugs.bug import caught_by, swap
 from windlass.core.clock import Instant
 from windlass.core.errors import StoreError
 from windlass.core.event import Event, EventType
-from windlass.stores import tail as store_tail
+from windlass.stores import event_tail as store_tail
 from windlass.stores.postgres import PostgresStore, store
+from windlass.stores.postgres.admin import migrator
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.engine import PostgresEngine
 from windlass.stores.postgres.notify import CHANNEL, NotifyListener
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.postgres.schema import migrator
 from windlass.stores.postgres.writes.batch import PostgresBatch
 from windlass.stores.postgres.writes.claim_cursor import ClaimCursor, _PriorityCursor
-from windlass.stores.postgres.writes.handle import PostgresWrites
+from windlass.stores.postgres.writes.writer import PostgresWriter
 
 CONTRACT = "tests/stores/test_postgres.py::"
 HERE = "tests/stores/postgres/"
@@ -195,9 +195,9 @@ def jobs_are_numbered_with_32_bits() -> None:
 @caught_by(NOTIFY + "test_no_message_is_sent_in_a_transaction_that_writes_jobs")
 def a_notify_is_sent_in_the_transaction() -> None:
     """NOTIFY in the enqueue transaction: all commits of the server wait for one lock."""
-    decide = PostgresWrites._decide
+    decide = PostgresWriter._decide
 
-    async def planted(self: PostgresWrites, run: Callable[..., Any], items: Sequence[Any]) -> Any:
+    async def planted(self: PostgresWriter, run: Callable[..., Any], items: Sequence[Any]) -> Any:
         async def both(connection: Connection, *given: Any) -> Any:
             done = await run(connection, *given)
             await connection.execute(SQL.notify, CHANNEL, "sql 1 ")
@@ -205,7 +205,7 @@ def a_notify_is_sent_in_the_transaction() -> None:
 
         return await decide(self, both, items)
 
-    swap(PostgresWrites, "_decide", planted)
+    swap(PostgresWriter, "_decide", planted)
 
 
 # -- notifications and tails

@@ -26,7 +26,7 @@ from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.store import AttemptRecords, Store
 from windlass.stores.http import HttpConfig, HttpStore
-from windlass.stores.http.combined_calls import MAX_COMBINED
+from windlass.stores.http.call_coalescer import MAX_COALESCED
 from windlass.stores.memory import MemoryStore
 from windlass.testing import make_job
 from windlass.testing.factories import claim_all, log_record, no_jitter
@@ -157,11 +157,11 @@ async def test_a_bad_job_is_refused_alone(store: HttpStore, slow: Slow) -> None:
 
 
 async def test_large_calls_are_not_combined(store: HttpStore, slow: Slow) -> None:
-    many = [make_job() for _ in range(MAX_COMBINED + 1)]
+    many = [make_job() for _ in range(MAX_COALESCED + 1)]
     await run_concurrently(
         slow, *(store.enqueue(jobs) for jobs in ([make_job()], [make_job()], many, [make_job()]))
     )
-    assert sorted(slow.sizes["enqueue"]) == [1, 2, MAX_COMBINED + 1]
+    assert sorted(slow.sizes["enqueue"]) == [1, 2, MAX_COALESCED + 1]
 
 
 async def test_atomic_calls_are_not_combined(store: HttpStore, slow: Slow) -> None:

@@ -38,9 +38,9 @@ from windlass.server.config import AuthMode, ServerConfig
 from windlass.store import AttemptRecords
 from windlass.stores import is_transient, open_store
 from windlass.stores.http import HttpConfig, HttpStore
-from windlass.stores.http import tail as http_tail
+from windlass.stores.http import event_stream as http_tail
 from windlass.stores.http.errors import connection_error, os_error, response_error
-from windlass.stores.http.tail import EventSequence
+from windlass.stores.http.event_stream import EventSequence
 from windlass.stores.memory import MemoryStore
 from windlass.testing import make_job
 from windlass.testing.factories import (

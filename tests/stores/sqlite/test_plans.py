@@ -11,8 +11,8 @@ from typing import Any
 import apsw
 import pytest
 
-from windlass.stores.sqlite import connection
-from windlass.stores.sqlite.connection import SqliteConfig
+from windlass.stores.sqlite import connection, migrator
+from windlass.stores.sqlite.config import SqliteConfig
 from windlass.stores.sqlite.queries import SQL
 
 SORT = "TEMP B-TREE"
@@ -27,7 +27,7 @@ CLAIM = {
 def file(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[apsw.Connection]:
     """A plan must not depend on the statistics of ANALYZE."""
     opened = connection.connect(SqliteConfig(path=str(tmp_path / "jobs.db"), durability="off"))
-    connection.migrate(opened, "here", 0)
+    migrator.migrate(opened, "here", 0)
     if request.param == "a file with statistics":
         fill(opened)
         opened.execute("ANALYZE")

@@ -15,9 +15,10 @@ import pytest
 from windlass.core.errors import InvalidArgumentError, StoreUnavailableError
 from windlass.core.query.job_query import Query
 from windlass.stores import open_store
+from windlass.stores.event_tail import POLL
 from windlass.stores.sqlite import SqliteStore, SqliteTransaction, engine
-from windlass.stores.sqlite.connection import WAL_LIMIT, SqliteConfig
-from windlass.stores.tail import POLL
+from windlass.stores.sqlite.config import SqliteConfig
+from windlass.stores.sqlite.connection import WAL_LIMIT
 from windlass.testing import claim_all, make_job
 from windlass.testing.factories import enqueue_one
 

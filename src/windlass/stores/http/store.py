@@ -46,10 +46,10 @@ from windlass.store import (
     Store,
 )
 from windlass.stores import wire_format
-from windlass.stores.http.combined_calls import CombinedCalls
+from windlass.stores.http.call_coalescer import CallCoalescer
 from windlass.stores.http.config import HttpConfig
-from windlass.stores.http.split_calls import SplitCalls
-from windlass.stores.http.tail import tail
+from windlass.stores.http.event_stream import tail
+from windlass.stores.http.request_splitter import RequestSplitter
 from windlass.stores.http.transport import ServerInfo, Transport
 
 Item = TypeVar("Item")
@@ -64,11 +64,11 @@ class HttpStore(Store):
     def __init__(self, config: HttpConfig, *, _server: ServerInfo | None = None) -> None:
         self._server = _server or ServerInfo(config)
         self._transport = Transport(self._server)
-        self._split_calls = SplitCalls(self._transport)
-        self._enqueue = CombinedCalls(partial(self._split_calls.enqueue, atomic=False))
-        self._apply = CombinedCalls(partial(self._split_calls.send, "apply"))
-        self._record = CombinedCalls(partial(self._split_calls.send, "record"))
-        self._extend = CombinedCalls(self._extend_batch)
+        self._splitter = RequestSplitter(self._transport)
+        self._enqueue = CallCoalescer(partial(self._splitter.enqueue, atomic=False))
+        self._apply = CallCoalescer(partial(self._splitter.send, "apply"))
+        self._record = CallCoalescer(partial(self._splitter.send, "record"))
+        self._extend = CallCoalescer(self._extend_batch)
         self._wakeup_cursor: str | None = None  # from the response to the last claim
 
     def __repr__(self) -> str:
@@ -144,7 +144,7 @@ class HttpStore(Store):
         if atomic and first is not None:
             return [EnqueueResult(EnqueueStatus.REFUSED, new, error=first) for new in jobs]
         valid = [new for new, error in zip(jobs, errors, strict=True) if error is None]
-        send = partial(self._split_calls.enqueue, atomic=True) if atomic else self._enqueue
+        send = partial(self._splitter.enqueue, atomic=True) if atomic else self._enqueue
         results = iter(await send(valid))
         return [
             next(results)
@@ -222,13 +222,11 @@ class HttpStore(Store):
 
     async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
         return await self._send_valid(
-            requests, check_cancel, partial(self._split_calls.send, "cancel")
+            requests, check_cancel, partial(self._splitter.send, "cancel")
         )
 
     async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
-        return await self._send_valid(
-            signals, check_signal, partial(self._split_calls.send, "signal")
-        )
+        return await self._send_valid(signals, check_signal, partial(self._splitter.send, "signal"))
 
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[ApplyResult]:
         results: list[ApplyResult] = await self._call("delete", ids=ids, owner=owner) if ids else []
@@ -318,7 +316,7 @@ class HttpStore(Store):
     # -- records
 
     async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
-        return await self._split_calls.send_strict("put_records", puts)
+        return await self._splitter.send_strict("put_records", puts)
 
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
         check_keys(kind, keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.stores.postgres.connection import PostgresConfig
+from windlass.stores.postgres.config import PostgresConfig
 from windlass.stores.postgres.store import PostgresStore
 
 __all__ = ["PostgresConfig", "PostgresStore"]

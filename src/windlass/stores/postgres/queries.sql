@@ -6,7 +6,7 @@
 -- name: insert_jobs
 -- Inserts the jobs of an enqueue in one statement: rows, queue positions, and waiting rows. The
 -- rule is core's `initial_state`; the model test compares the two. A column with the same non-NULL
--- value in all jobs has one element (see `rows.insertions`). A job whose id or request id exists is
+-- value in all jobs has one element (see `rows.insert_columns`). A job whose id or request id exists is
 -- skipped and missing in the result. With limit keys the id is looked up before, because a skipped
 -- job must not take a position. No id occurs twice. Numbers follow the order of the call. If a job
 -- has a gate, the caller must admit jobs afterwards and set $28; otherwise nothing is stored.

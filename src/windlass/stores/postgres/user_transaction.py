@@ -19,7 +19,8 @@ from windlass.core.job.dependency import OnParent
 from windlass.core.job.row import DEFAULT_POLICY, JobRow, NewJob
 from windlass.stores.borrowed_connection import BorrowedConnection, sqlstate_error
 from windlass.stores.postgres import rows
-from windlass.stores.postgres.connection import Connection, PostgresConfig, connect
+from windlass.stores.postgres.config import PostgresConfig
+from windlass.stores.postgres.connection import Connection, connect
 from windlass.stores.postgres.errors import DRIVER_ERRORS, translate
 from windlass.stores.postgres.writes import enqueue_jobs
 from windlass.stores.sql import query_file

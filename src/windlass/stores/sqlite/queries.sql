@@ -588,7 +588,7 @@ WHERE state IN ('failed', 'canceled') AND n < ? ORDER BY n DESC LIMIT ?
 
 -- name: lineage_range
 -- The same among the retries of one job.
-SELECT n FROM windlass_job INDEXED BY windlass_job_queuedage
+SELECT n FROM windlass_job INDEXED BY windlass_job_lineage
 WHERE root_id IS NOT NULL AND n < ?1 AND root_id = ?3 ORDER BY n DESC LIMIT ?2
 
 -- name: flow_range

@@ -25,9 +25,9 @@ from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.store import AttemptRecords
 from windlass.stores.borrowed_connection import borrow
+from windlass.stores.event_tail import tail
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.writes.jobs import record
-from windlass.stores.tail import tail
 from windlass.stores.wakeup import JobWakeups
 from windlass.testing.factories import (
     claim_all,

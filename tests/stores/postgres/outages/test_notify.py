@@ -18,7 +18,8 @@ from windlass.core.ids import uuid7
 from windlass.store import AttemptRecords
 from windlass.stores.postgres import PostgresStore, notify
 from windlass.stores.postgres import connection as connections
-from windlass.stores.postgres.connection import Connection, PostgresConfig, connect
+from windlass.stores.postgres.config import PostgresConfig
+from windlass.stores.postgres.connection import Connection, connect
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.wakeup import Wakeup
 from windlass.testing.factories import (

@@ -19,8 +19,8 @@ from windlass.cli import cli
 from windlass.core.clock import SECOND, SystemClock
 from windlass.stores import Finding, Verdict
 from windlass.stores.postgres import PostgresConfig, PostgresStore
-from windlass.stores.postgres.schema import checkup
-from windlass.stores.postgres.schema.checkup import ServerFacts, findings_of
+from windlass.stores.postgres.admin import database_checkup
+from windlass.stores.postgres.admin.database_checkup import ServerFacts, findings_of
 from windlass.testing.factories import enqueue_one
 
 WELL = ServerFacts(
@@ -48,7 +48,7 @@ class Tomorrow:
 
 
 async def check(url: str, **options: Any) -> dict[str, Finding]:
-    found = await checkup.checkup(PostgresConfig.of(url), **options)
+    found = await database_checkup.checkup(PostgresConfig.of(url), **options)
     return {one.check: one for one in found}
 
 
@@ -194,8 +194,8 @@ async def test_dead_rows_and_open_transactions_are_seen(
     new_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await migrate(new_database)
-    monkeypatch.setattr(checkup, "MANY_DEAD_ROWS", 500)
-    monkeypatch.setattr(checkup, "LONG_TRANSACTION", 0.0)
+    monkeypatch.setattr(database_checkup, "MANY_DEAD_ROWS", 500)
+    monkeypatch.setattr(database_checkup, "LONG_TRANSACTION", 0.0)
     await execute(new_database, "ALTER TABLE windlass_record SET (autovacuum_enabled = off)")
     rows = "SELECT 'k', 'x' || n, '', 1 FROM generate_series(1, 1000) AS n"
     await execute(new_database, f"INSERT INTO windlass_record (kind, key, value, version) {rows}")
@@ -211,7 +211,7 @@ async def test_dead_rows_and_open_transactions_are_seen(
             # The server's own counts come a little later; and it is shared with other tests, whose
             # transactions may be older for a moment, when only the oldest are reported.
             for _ in range(300):
-                found = await checkup.checkup(PostgresConfig.of(new_database))
+                found = await database_checkup.checkup(PostgresConfig.of(new_database))
                 findings = "\n".join(one.message for one in found)
                 if all(words in findings for words in expected):
                     break

@@ -12,7 +12,7 @@ from windlass.core.query.job_query import Query
 from windlass.store import AttemptRecords
 from windlass.stores import migration_script
 from windlass.stores.postgres import PostgresStore
-from windlass.stores.postgres.schema import migrator
+from windlass.stores.postgres.admin import migrator
 from windlass.testing.factories import (
     claim_all,
     enqueue_one,

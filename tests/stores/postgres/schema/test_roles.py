@@ -28,7 +28,7 @@ from windlass.core.records import Put
 from windlass.store import AttemptRecords, Retention
 from windlass.stores import roles_script
 from windlass.stores.postgres import PostgresStore
-from windlass.stores.postgres.schema.privileges import ROLES, grants
+from windlass.stores.postgres.admin.privileges import ROLES, grants
 from windlass.task import Task
 from windlass.testing.factories import (
     checkpoint_record,

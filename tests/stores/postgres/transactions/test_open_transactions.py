@@ -27,7 +27,7 @@ from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
 from windlass.store import AttemptRecords, Retention
 from windlass.stores.postgres import PostgresConfig, PostgresStore
-from windlass.stores.postgres.writes import handle
+from windlass.stores.postgres.writes import writer
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
     claim_all,
@@ -139,7 +139,7 @@ async def test_one_locked_job_blocks_no_other_settle(
             first, second = await store.apply([ending(held), ending(free)])
         assert (first.status, second.status) == (Status.BUSY, Status.APPLIED)
         assert (await get_one(store, held.id)).state is State.RUNNING
-        monkeypatch.setattr(handle, "WORKER_LOCK_TIMEOUT", SOON)
+        monkeypatch.setattr(writer, "WORKER_LOCK_TIMEOUT", SOON)
         waiting = asyncio.ensure_future(store.apply([ending(held)]))
         await transaction.rollback()
 

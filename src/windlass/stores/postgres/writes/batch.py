@@ -25,7 +25,7 @@ from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.errors import ConcurrentChange
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.sql.log import log_insertion
+from windlass.stores.sql.row_codecs import log_insertion
 
 Edge: TypeAlias = tuple[int, UUID, int, UUID, int, bool]
 """Child number and id, parent number and id, ordinal among the parents, whether it is open."""

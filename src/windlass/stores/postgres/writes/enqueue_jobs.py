@@ -23,15 +23,15 @@ from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.errors import ConcurrentChange
 from windlass.stores.postgres.queries import SQL
+from windlass.stores.postgres.reads import jobs_by_id
 from windlass.stores.postgres.writes.batch import PostgresBatch
-from windlass.stores.postgres.writes.enqueue_conflicts import KeyedEnqueue
 from windlass.stores.postgres.writes.inserts import (
     InsertedJob,
     LimitApplies,
     insert,
-    jobs_by_id,
     result_of,
 )
+from windlass.stores.postgres.writes.keyed_enqueue import KeyedEnqueue
 
 
 def lock_number(*parts: str) -> int:

@@ -12,13 +12,13 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
-from windlass.stores.coalescing import Coalescer
+from windlass.stores.coalescer import Coalescer
 
-MAX_COMBINED = 100  # items; a larger call is sent as a separate request
+MAX_COALESCED = 100  # items; a larger call is sent as a separate request
 Send: TypeAlias = Callable[[Sequence[Any]], Awaitable[list[Any]]]
 
 
-class CombinedCalls:
+class CallCoalescer:
     """Combines calls of one event loop in one process; starts over in another loop or process."""
 
     def __init__(self, send: Send) -> None:
@@ -27,7 +27,7 @@ class CombinedCalls:
         self._coalescer = Coalescer[Any, Any](send)
 
     async def __call__(self, items: Sequence[Any]) -> list[Any]:
-        if len(items) > MAX_COMBINED:
+        if len(items) > MAX_COALESCED:
             return await self._send(items)
         context = os.getpid(), asyncio.get_running_loop()
         if self._context != context:

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windlass.core.errors import SchemaError
-from windlass.stores.postgres.connection import (
-    Connection,
-    PostgresConfig,
-    connect,
-    transaction,
-)
+from windlass.stores.postgres.config import PostgresConfig
+from windlass.stores.postgres.connection import Connection, connect, transaction
 from windlass.stores.postgres.errors import DRIVER_ERRORS, translate
 from windlass.stores.sql import migrations
 from windlass.stores.sql.migrations import Applied, Migration

@@ -28,8 +28,9 @@ from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection
 from windlass.stores.postgres.errors import ConcurrentChange
 from windlass.stores.postgres.queries import SQL
+from windlass.stores.postgres.reads import jobs_by_id
 from windlass.stores.postgres.writes.batch import Edge, PostgresBatch
-from windlass.stores.postgres.writes.inserts import insert, jobs_by_id, result_of
+from windlass.stores.postgres.writes.inserts import insert, result_of
 
 K = TypeVar("K")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windlass.core.clock import SECOND, SystemClock
-from windlass.stores.checkup import Finding, Verdict
+from windlass.stores.checkup_finding import Finding, Verdict
 from windlass.stores.http.config import HttpConfig
 from windlass.stores.http.store import HttpStore
 from windlass.stores.urls import split

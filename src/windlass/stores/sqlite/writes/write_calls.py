@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from itertools import groupby, islice
 from typing import Any, Generic, TypeVar
 
-from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class WriteCall(Generic[T]):
             future.set_result(self.result)  # type: ignore[arg-type]
 
 
-def run_group(group: Sequence[WriteCall[Any]], tx: Tx) -> None:
+def run_group(group: Sequence[WriteCall[Any]], tx: WriteTransaction) -> None:
     """Run the calls in order; merge consecutive calls of the same function."""
     if len(group) == 1:
         [call] = group

@@ -25,7 +25,7 @@ _ARGUMENTS = {
 }
 
 
-class SplitCalls:
+class RequestSplitter:
     """Sends verbs whose items contain data of users or tasks, which may be large."""
 
     def __init__(self, transport: Transport) -> None:

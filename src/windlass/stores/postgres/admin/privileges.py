@@ -23,7 +23,7 @@ END
 
 def script() -> str:
     """Return the SQL that creates the roles, for an operator to review and run."""
-    return files("windlass.stores.postgres").joinpath("roles.sql").read_text("utf-8")
+    return files("windlass.stores.postgres.admin").joinpath("roles.sql").read_text("utf-8")
 
 
 def grants() -> list[tuple[str, str, str]]:

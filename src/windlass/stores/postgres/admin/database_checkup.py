@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from windlass.core.clock import SECOND, Clock, Instant, SystemClock
 from windlass.core.errors import SchemaError
-from windlass.stores.checkup import Finding, Verdict
-from windlass.stores.postgres.connection import Connection, PostgresConfig, connect
+from windlass.stores.checkup_finding import Finding, Verdict
+from windlass.stores.postgres.admin import migrator, privileges
+from windlass.stores.postgres.config import PostgresConfig
+from windlass.stores.postgres.connection import Connection, connect
 from windlass.stores.postgres.errors import DRIVER_ERRORS, translate
-from windlass.stores.postgres.schema import migrator, privileges
 from windlass.stores.sql import query_file
 
 MAX_DRIFT = 1.0  # seconds between the clocks
@@ -21,7 +22,7 @@ HANDLES = 2  # per worker: its own, and that of its lease keeper
 
 
 @dataclass(frozen=True, slots=True)
-class CheckQueries:
+class CheckupQueries:
     current_user: str
     newest_migration: str
     server: str
@@ -32,7 +33,9 @@ class CheckQueries:
     long_transactions: str
 
 
-CHECK_SQL = query_file.load("windlass.stores.postgres", CheckQueries, "checks.sql")
+CHECKUP_SQL = query_file.load(
+    "windlass.stores.postgres.admin", CheckupQueries, "database_checkup.sql"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,7 @@ async def checkup(config: PostgresConfig, clock: Clock | None = None) -> list[Fi
         reached = Finding("store", Verdict.OK, f"{config.where} is reachable")
         missing = await privileges.missing(connection)
         if missing["windlass_viewer"]:
-            user = await connection.fetchval(CHECK_SQL.current_user)
+            user = await connection.fetchval(CHECKUP_SQL.current_user)
             return [reached, _privileges(user, missing)]
         stored = await _schema(connection, config.where)
         if stored.verdict is Verdict.ERROR:
@@ -84,7 +87,7 @@ async def _schema(connection: Connection, where: str) -> Finding:
     except SchemaError as error:
         return Finding("schema", Verdict.ERROR, str(error))
     newest = migrator.MIGRATIONS[-1].version
-    stored = await connection.fetchval(CHECK_SQL.newest_migration)
+    stored = await connection.fetchval(CHECKUP_SQL.newest_migration)
     if stored > newest:
         message = f"version {stored} is newer than {newest} of this Windlass, but compatible"
         return Finding(
@@ -95,11 +98,11 @@ async def _schema(connection: Connection, where: str) -> Finding:
 
 async def _facts(connection: Connection, config: PostgresConfig, clock: Clock) -> ServerFacts:
     before = clock.now()
-    record = await connection.fetchrow(CHECK_SQL.server)
+    record = await connection.fetchrow(CHECKUP_SQL.server)
     assert record is not None
     midpoint: Instant = (before + clock.now()) // 2
     user, version, server_pid, read_only, now, max_connections, free_connections = record
-    newest: Instant = await connection.fetchval(CHECK_SQL.newest_job) or now
+    newest: Instant = await connection.fetchval(CHECKUP_SQL.newest_job) or now
     return ServerFacts(
         where=config.where,
         user=user,
@@ -108,21 +111,21 @@ async def _facts(connection: Connection, config: PostgresConfig, clock: Clock) -
         read_only=read_only,
         clock_drift=(now - midpoint) / SECOND,
         newest_job_ahead=(newest - now) / SECOND,
-        settings=dict(map(tuple, await connection.fetch(CHECK_SQL.settings))),
+        settings=dict(map(tuple, await connection.fetch(CHECKUP_SQL.settings))),
         free_connections=free_connections,
         max_connections=max_connections,
         pool=config.pool,
         listen=config.listen,
         dead_rows=[
-            (name, dead, live) for name, dead, live in await connection.fetch(CHECK_SQL.dead_rows)
+            (name, dead, live) for name, dead, live in await connection.fetch(CHECKUP_SQL.dead_rows)
         ],
         without_autovacuum=[
-            name for [name] in await connection.fetch(CHECK_SQL.without_autovacuum)
+            name for [name] in await connection.fetch(CHECKUP_SQL.without_autovacuum)
         ],
         long_transactions=[
             (pid, owner, float(seconds))
             for pid, owner, seconds in await connection.fetch(
-                CHECK_SQL.long_transactions, LONG_TRANSACTION
+                CHECKUP_SQL.long_transactions, LONG_TRANSACTION
             )
         ],
     )

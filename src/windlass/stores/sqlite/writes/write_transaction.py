@@ -17,13 +17,24 @@ from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import entry, gate_names
 
 
-class Tx:
+class WriteTransaction:
     """One write transaction: its connection, and effects to apply before or after the commit."""
 
     __slots__ = (
-        "_limit_names", "_limits", "_rate_limit_names", "_serial", "_serial_saved", "changed_jobs",
-        "connection", "ended", "ended_gates", "foreign_write", "gates_to_check", "may_release",
-        "now", "work",
+        "_limit_names",
+        "_limits",
+        "_rate_limit_names",
+        "_serial",
+        "_serial_saved",
+        "changed_jobs",
+        "connection",
+        "ended",
+        "ended_gates",
+        "gates_to_check",
+        "may_release",
+        "now",
+        "other_process_wrote",
+        "work",
     )  # fmt: skip
 
     def __init__(
@@ -32,7 +43,7 @@ class Tx:
         self.connection = connection
         self.now = now
         self.work = False  # jobs may have become claimable
-        self.foreign_write = False  # another process has written to the file
+        self.other_process_wrote = False  # another process has written to the file
         self.changed_jobs: list[UUID] | None = [] if track_changes else None
         self.gates_to_check: set[str] = set()  # before the call returns
         self.may_release: list[int] = []  # jobs that may have released permits

@@ -16,7 +16,7 @@ from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.row import NewJob
 from windlass.core.job.state import RESCUING, SETTLING, Trigger
 from windlass.store import AttemptRecords
-from windlass.stores.coalescing import Coalescer
+from windlass.stores.coalescer import Coalescer
 from windlass.stores.postgres.connection import Connection
 from windlass.stores.postgres.engine import PostgresEngine
 from windlass.stores.postgres.notify import CHANNEL, Notifier, NotifyHub, NotifyListener
@@ -36,7 +36,7 @@ NOTIFY_TIMEOUT = 5.0  # seconds that a notification may take: closing waits for 
 SWEEPER_TRIGGERS = RESCUING | {Trigger.PROMOTE, Trigger.EXPIRE}
 
 
-class PostgresWrites:
+class PostgresWriter:
     def __init__(self, engine: PostgresEngine, hub: NotifyHub) -> None:
         self._engine = engine
         self._hub = hub
