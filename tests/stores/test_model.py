@@ -26,12 +26,14 @@ T = TypeVar("T")
 EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
 
 
+# `make test` runs a sixth of the histories.
 SHARE = pytest.mark.parametrize(
     "share", [pytest.param(6, id="short"), pytest.param(1, id="long", marks=pytest.mark.slow)]
-)  # `make test` runs a sixth of the histories
+)
+# A lost response raises an error, or the call is repeated below the store.
 RAISE_LOST = pytest.mark.parametrize(
     "raise_lost", [True, pytest.param(False, marks=pytest.mark.slow)]
-)  # a lost response is an error, or the call is repeated below
+)
 
 
 def run(make: MakeStore, *, steps: int, examples: int, seed: int) -> None:

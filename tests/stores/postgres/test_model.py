@@ -21,9 +21,10 @@ from windlass.testing.faults import FaultyStore
 EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
 
 
+# `make test` runs an eighth of the histories.
 SHARE = pytest.mark.parametrize(
     "share", [pytest.param(8, id="short"), pytest.param(1, id="long", marks=pytest.mark.slow)]
-)  # `make test` runs an eighth of the histories
+)
 
 
 def run(make: MakeStore, *, steps: int, examples: int, seed: int) -> None:

@@ -98,9 +98,8 @@ async def test_idle_gates_leave_no_rows(store: SqliteStore, clock: VirtualClock)
     await settle_all(store, await claim_all(store))
     clock.advance(30)
     await store.prune(Retention(succeeded=1), 100)
-    assert (
-        await count(store, "windlass_permit") == 2
-    )  # the starts still count, though their jobs are deleted
+    # The starts still count, although their jobs are deleted.
+    assert await count(store, "windlass_permit") == 2
     clock.advance(30)
     await store.prune(Retention(succeeded=1), 100)
     assert await count(store, "windlass_permit") == 0

@@ -108,9 +108,8 @@ class Transport:
                 verify=self.server.ssl_context,
             )
             self._closer = _close_with_loop(self._client)
-            with suppress(
-                StopIteration
-            ):  # run to its yield, which registers it with the event loop
+            # Runs to its yield, which registers it with the event loop.
+            with suppress(StopIteration):
                 self._closer.asend(None).send(None)
         return self._client
 

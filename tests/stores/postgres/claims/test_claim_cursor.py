@@ -263,9 +263,8 @@ async def test_a_job_whose_transaction_commits_late_is_found_by_the_next_claim(
 async def test_a_job_whose_transaction_commits_very_late_is_found_by_a_head_check(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        claim_cursor, "MAX_LAG_POSITIONS", 0
-    )  # whatever stands before the last is far ahead
+    # Every position before the last claim is then outside the range of claims.
+    monkeypatch.setattr(claim_cursor, "MAX_LAG_POSITIONS", 0)
     async with _late(postgres_url) as (store, late, commit):
         await commit()
         assert not await claim_all(store)

@@ -140,8 +140,9 @@ async def test_functions_that_statements_call_bring_their_settings_along(
         "@> ARRAY['enable_seqscan=off', 'plan_cache_mode=force_generic_plan'])",
     )
     assert "windlass_bounds" in called
+    # These functions read no tables.
     assert called & {row[0] for row in found} == {
         "windlass_declare_limit",
         "windlass_raise_claim_conflict",
         "windlass_error_text",
-    }  # they read nothing
+    }

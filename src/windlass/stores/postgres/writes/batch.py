@@ -67,9 +67,8 @@ class PostgresBatch:
         self._ended_leases: Counter[UUID] = Counter()  # ended jobs, by lease token
         self._past: dict[tuple[int, int], tuple[UUID, Trigger]] = {}
         self._dependents_of: dict[UUID, list[UUID]] = {}  # open children, by parent
-        self._requeued_ids: set[UUID] = (
-            set()
-        )  # queued and written: their positions are unknown here
+        # Queued and written jobs: their positions are unknown here.
+        self._requeued_ids: set[UUID] = set()
         self._ended_parents: list[int] = []  # jobs whose dependents are updated
         self._released_children: list[int] = []  # jobs that stopped waiting
 

@@ -135,9 +135,8 @@ async def enqueue_gated(
     for index, new in enumerate(requested):
         if results[index] is not None:
             continue
-        if (
-            new.id in first or new.id not in stored
-        ):  # a second job with this id conflicts with the first
+        # A second job with this id conflicts with the first.
+        if new.id in first or new.id not in stored:
             results[index] = _existing_result(
                 new, first[new.id].row if new.id in first else found.get(new.id)
             )

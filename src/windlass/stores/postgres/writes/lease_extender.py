@@ -64,9 +64,8 @@ class LeaseExtender:
 
     def __init__(self, engine: PostgresEngine) -> None:
         self._engine = engine
-        self._locked: dict[
-            Lease, tuple[float, float]
-        ] = {}  # its length, and the time of the last try
+        # By lease: its length in seconds, and the time of the last try.
+        self._locked: dict[Lease, tuple[float, float]] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
