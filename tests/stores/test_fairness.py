@@ -26,7 +26,7 @@ EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
 FEW, MANY = 5_000, 20_000 * EFFORT
 BULK = 1_000
 SLOTS = 10
-PATIENCE = 60.0
+TIMEOUT = 60.0
 NEXT = 2  # the first job of a key is placed right behind the first of all
 
 
@@ -69,7 +69,7 @@ async def test_one_job_does_not_wait_for_the_backlog_of_another_tenant(
         before = await started(tmp_path, SLOTS)  # none of them ends
         job = await report_start.aenqueue("bob")
         (tmp_path / GO).touch()
-        await job.await_end(PATIENCE)
+        await job.await_end(TIMEOUT)
     after = starts(tmp_path)[len(before) :]
     assert before == ["ada"] * SLOTS
     assert after.index("bob") < SLOTS + NEXT
@@ -108,11 +108,11 @@ def working(url: str, place: Path) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT)
 
 
 async def started(place: Path, number: int) -> list[str]:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while len(starts(place)) < number:
         assert time.monotonic() < deadline, "the worker starts nothing"
         await asyncio.sleep(0.02)

@@ -71,18 +71,18 @@ def test_the_memory_store_matches_itself(share: int) -> None:
 
 @SHARE
 @RAISE_LOST
-def test_the_memory_store_is_the_same_with_repeated_calls(raise_lost: bool, share: int) -> None:
+def test_the_memory_store_matches_itself_with_repeated_calls(raise_lost: bool, share: int) -> None:
     run(with_lost_calls(memory, raise_lost=raise_lost), steps=40, examples=60 // share, seed=2)
 
 
 @SHARE
-def test_sqlite_is_the_same_as_the_memory_store(sqlite: MakeStore, share: int) -> None:
+def test_sqlite_matches_the_memory_store(sqlite: MakeStore, share: int) -> None:
     run(sqlite, steps=50, examples=80 // share, seed=3)
 
 
 @SHARE
 @RAISE_LOST
-def test_sqlite_is_the_same_with_repeated_calls(
+def test_sqlite_matches_the_memory_store_with_repeated_calls(
     sqlite: MakeStore, raise_lost: bool, share: int
 ) -> None:
     run(with_lost_calls(sqlite, raise_lost=raise_lost), steps=40, examples=40 // share, seed=4)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.server.conftest import Served
-from tests.stores.server_fixture import server, standing_in
+from tests.stores.http_server import serve_store, server
 
 from windlass.store import Store
 from windlass.stores.sqlite import SqliteStore
@@ -32,7 +32,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture
 def open_store(clock: VirtualClock, served: Served, tmp_path: Path) -> Iterator[OpenStore]:
     behind = SqliteStore(tmp_path / "jobs.db", durability="off", clock=clock)
-    with standing_in(served, behind, tmp_path) as opened:
+    with serve_store(served, behind, tmp_path) as opened:
 
         async def open_it() -> Store:
             return opened()

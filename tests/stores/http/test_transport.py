@@ -13,8 +13,8 @@ from uuid import UUID
 import httpx
 import pytest
 from tests.server.conftest import PATIENCE, Served
+from tests.stores.http_server import serve_store, server
 from tests.stores.network_proxy import proxy_to
-from tests.stores.server_fixture import server, standing_in
 
 from windlass import Windlass
 from windlass.core.decisions.enqueue import EnqueueStatus
@@ -68,7 +68,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def open_it(served: Served, tmp_path: Path) -> Iterator[Callable[[], HttpStore]]:
-    with standing_in(served, MemoryStore(), tmp_path) as opened:
+    with serve_store(served, MemoryStore(), tmp_path) as opened:
         yield opened
 
 
@@ -103,7 +103,7 @@ async def test_a_request_that_was_not_sent_is_retried(
         assert sleep.slept == [0.1]
 
 
-async def test_an_unreachable_server_is_named_and_transient() -> None:
+async def test_an_unreachable_server_raises_a_transient_error_with_its_name() -> None:
     sleep = Sleeps()
     config = HttpConfig(url="http://127.0.0.1:1", sleep=sleep, connect_retries=(0.1, 0.4))
     async with HttpStore(config) as store:
@@ -293,7 +293,7 @@ def test_a_malformed_key_is_refused_without_being_shown() -> None:
         open_store("memory:", key=KEY)
 
 
-async def test_no_key_is_in_any_text_or_log(
+async def test_no_message_or_log_contains_the_key(
     served: Served, open_it: Callable[[], HttpStore], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -375,7 +375,7 @@ async def test_split_records_are_stored_once_whichever_response_is_lost(
 # -- handles
 
 
-async def test_capabilities_are_the_servers_before_the_first_call(
+async def test_capabilities_before_the_first_call_are_those_of_the_server(
     open_it: Callable[[], HttpStore],
 ) -> None:
     store = open_it()
@@ -385,7 +385,7 @@ async def test_capabilities_are_the_servers_before_the_first_call(
     await store.close()
 
 
-def test_an_app_may_be_used_by_one_event_loop_after_the_other(
+def test_an_http_app_works_in_successive_event_loops(
     served: Served, open_it: Callable[[], HttpStore]
 ) -> None:
     app = Windlass(served.url)

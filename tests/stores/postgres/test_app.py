@@ -51,7 +51,7 @@ def test_code_without_an_event_loop_enqueues_and_waits(postgres_url: str) -> Non
     app.close()
 
 
-def test_one_event_loop_after_another_may_use_an_app(postgres_url: str) -> None:
+def test_an_app_works_in_successive_event_loops(postgres_url: str) -> None:
     """Each time on a handle of its own; a loop that ended takes its connections along."""
     app = Windlass(postgres_url)
 

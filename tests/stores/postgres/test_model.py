@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
-from tests.stores.postgres.consistency_checks import contradictions
+from tests.stores.postgres.consistency_checks import inconsistencies
 from tests.stores.postgres.server import CLEAN, execute
 
 from windlass.store import Store
@@ -47,20 +47,20 @@ def postgres(postgres_url: str) -> Iterator[MakeStore]:
         return lambda: PostgresStore(postgres_url, clock=clock)
 
     def check() -> None:
-        assert asyncio.run(contradictions(postgres_url)) == {}
+        assert asyncio.run(inconsistencies(postgres_url)) == {}
 
     yield make
     check()
 
 
 @SHARE
-def test_postgres_is_the_same_as_the_memory_store(postgres: MakeStore, share: int) -> None:
+def test_postgres_matches_the_memory_store(postgres: MakeStore, share: int) -> None:
     run(postgres, steps=40, examples=25 // share, seed=5)
 
 
 @SHARE
 @pytest.mark.parametrize("raise_lost", [False, True])
-def test_postgres_is_the_same_when_calls_are_repeated(
+def test_postgres_matches_the_memory_store_with_repeated_calls(
     postgres: MakeStore, raise_lost: bool, share: int
 ) -> None:
     def make(clock: VirtualClock) -> Callable[[], Store]:

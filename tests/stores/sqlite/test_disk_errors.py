@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import apsw
 import pytest
-from tests.stores.sqlite import programs
+from tests.stores.sqlite import subprocess_programs
 from tests.stores.sqlite.ack_ledger import Ledger, violations
 
 from windlass.core.decisions.outcome import Succeeded
@@ -248,7 +248,9 @@ async def test_neighbours_of_a_call_that_does_not_fit_are_stored(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "program", [programs.fill_the_disk, programs.open_on_a_full_disk], ids=["filling", "opening"]
+    "program",
+    [subprocess_programs.fill_the_disk, subprocess_programs.open_on_a_full_disk],
+    ids=["filling", "opening"],
 )
 async def test_a_disk_that_is_really_full_refuses_and_recovers(
     tmp_path: Path, program: Callable[..., object]
@@ -260,7 +262,9 @@ async def test_a_disk_that_is_really_full_refuses_and_recovers(
     command = ("unshare", "--mount", "sh", "-c", mount, str(tmp_path))
     if (await run(*command, "true"))[0] != 0:
         pytest.skip("cannot mount a tmpfs here")
-    code, stdout, stderr = await run(*command, *programs.COMMAND, program.__name__, str(tmp_path))
+    code, stdout, stderr = await run(
+        *command, *subprocess_programs.COMMAND, program.__name__, str(tmp_path)
+    )
     assert (code, stderr) == (0, "")
     answer = json.loads(stdout)
     assert answer["refusals"]

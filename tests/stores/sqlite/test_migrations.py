@@ -131,7 +131,7 @@ async def test_a_new_migration_is_applied_to_an_old_file(
 
 
 @pytest.mark.parametrize("content", [b"not a database, but long enough " * 200, b"\0" * 8192])
-async def test_a_file_that_is_no_database_is_corrupt(tmp_path: Path, content: bytes) -> None:
+async def test_a_file_that_is_not_a_database_is_corrupt(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "jobs.db"
     await asyncio.to_thread(path.write_bytes, content)
     async with store_on(path) as store:

@@ -47,7 +47,7 @@ async def test_a_file_behind_a_link_is_watched_where_sqlite_writes(tmp_path: Pat
 
 
 @pytest.mark.parametrize("path", [":memory:", "", "file:x?mode=memory"])
-def test_a_path_that_is_no_file_is_refused_with_advice(path: str) -> None:
+def test_a_path_that_is_not_a_file_is_refused_with_advice(path: str) -> None:
     with pytest.raises(InvalidArgumentError, match="memory:"):
         SqliteStore(path)
 

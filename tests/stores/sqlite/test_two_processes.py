@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.stores.sqlite.store_process import RemoteProcess, TwoProcesses
+from tests.stores.sqlite.two_process_store import RemoteProcess, TwoProcesses
 
 from windlass.core.query.job_query import Query
 from windlass.store import Store

@@ -71,7 +71,7 @@ class PostgresStore(Store):
         self._clock = clock
         self._hub = _hub or NotifyHub()
         self._shared_engine = PostgresEngine(self._config, clock)
-        self._writes = PostgresWriter(self._shared_engine, self._hub)
+        self._writer = PostgresWriter(self._shared_engine, self._hub)
         self._leases = LeaseExtender(self._shared_engine)
         self._database_id = DatabaseId(self._config)
         self._cursor = ClaimCursor()
@@ -106,7 +106,7 @@ class PostgresStore(Store):
     @property
     def _open_writer(self) -> PostgresWriter:
         self._check_open()
-        return self._writes
+        return self._writer
 
     async def migrate(self) -> Sequence[str]:
         where = self._config.where
@@ -130,7 +130,7 @@ class PostgresStore(Store):
 
     async def _close(self) -> None:
         await self._leases.close()
-        await self._writes.close()
+        await self._writer.close()
         await self._shared_engine.close()
 
     # -- enqueue
@@ -155,7 +155,7 @@ class PostgresStore(Store):
         if not any(limit for _, limit in claim.queues):
             return []
         taken = await engine.call(lambda c: self._claim(c, claim))
-        self._writes.notify([row.id for row in taken])
+        self._writer.notify([row.id for row in taken])
         if self._cursor.head_check_due():
             engine.spawn(self._check_head())
         return taken
@@ -221,7 +221,7 @@ class PostgresStore(Store):
         results, batch = await self._engine.call(
             lambda c: jobs.delete(c, ids, owner), in_transaction=True
         )
-        self._writes.notify(batch.touched)
+        self._writer.notify(batch.touched)
         return results
 
     async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
@@ -229,7 +229,7 @@ class PostgresStore(Store):
             await self.put_records([Put(kind=PAUSED, key=queue, value=b"") for queue in queues])
             return
         await self.delete_records(PAUSED, queues)
-        self._writes.notify(work=True)
+        self._writer.notify(work=True)
 
     # -- reads
 

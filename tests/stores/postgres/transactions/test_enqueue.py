@@ -162,7 +162,7 @@ async def _stored(url: str) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("opened", SYNC)
-def test_sync_committed_means_there_once_and_rolled_back_never(
+def test_sync_a_commit_stores_the_job_once_and_a_rollback_never(
     app: Windlass, ship: Task[[str], None], postgres_url: str, opened: Any
 ) -> None:
     with opened(postgres_url) as (connection, insert):
@@ -188,7 +188,7 @@ def test_sync_committed_means_there_once_and_rolled_back_never(
 
 
 @pytest.mark.parametrize("opened", ASYNC)
-async def test_async_committed_means_there_once_and_rolled_back_never(
+async def test_async_a_commit_stores_the_job_once_and_a_rollback_never(
     app: Windlass, ship: Task[[str], None], postgres_url: str, opened: Any
 ) -> None:
     async with opened(postgres_url) as (connection, insert):
@@ -214,7 +214,7 @@ async def test_async_committed_means_there_once_and_rolled_back_never(
 
 
 @pytest.mark.parametrize("opened", SYNC)
-def test_answers_are_those_of_any_enqueue(
+def test_results_equal_those_of_a_plain_enqueue(
     app: Windlass, ship: Task[[str], None], postgres_url: str, opened: Any
 ) -> None:
     before = ship.options(request_id="r", unique_key="k", tags=("x",)).enqueue("a rope")
@@ -234,7 +234,7 @@ def test_answers_are_those_of_any_enqueue(
 
 
 @pytest.mark.parametrize("opened", SYNC)
-def test_bytes_are_read_whatever_the_session_makes_of_them(
+def test_bytes_are_read_with_any_bytea_output(
     app: Windlass, ship: Task[[str], None], postgres_url: str, opened: Any
 ) -> None:
     payload = ship.options(request_id="r").enqueue("añ\\x00").row.payload
@@ -282,7 +282,7 @@ async def test_without_a_transaction_nothing_is_enqueued(
     assert await _stored(postgres_url) == ([], ["queued"])
 
 
-async def test_the_wrong_kind_of_call_names_the_right_one(
+async def test_a_call_of_the_wrong_kind_names_the_right_one(
     app: Windlass, ship: Task[[str], None], postgres_url: str
 ) -> None:
     async with _asyncpg(postgres_url) as (connection, _), _async_session(postgres_url) as (both, _):
@@ -308,7 +308,7 @@ def test_an_unsupported_connection_is_refused(app: Windlass) -> None:
         pass
 
 
-async def test_a_connection_to_other_jobs_is_refused(
+async def test_a_connection_to_another_database_is_refused(
     app: Windlass, ship: Task[[str], None], new_database: str
 ) -> None:
     connection = await asyncpg.connect(new_database)
@@ -326,7 +326,7 @@ async def test_a_connection_to_other_jobs_is_refused(
     await connection.close()
 
 
-def test_another_database_behind_the_library_is_refused(
+def test_a_library_connected_to_another_vendor_is_refused(
     app: Windlass, ship: Task[[str], None]
 ) -> None:
     engine = sqlalchemy.create_engine("sqlite://")
@@ -353,7 +353,7 @@ def test_a_postgres_app_has_no_transaction_of_its_own(app: Windlass) -> None:
         pass
 
 
-async def test_a_task_that_outlives_the_block_cannot_use_it(
+async def test_a_background_task_cannot_use_an_ended_block(
     app: Windlass, ship: Task[[str], None], postgres_url: str
 ) -> None:
     over = asyncio.Event()

@@ -129,7 +129,7 @@ def _without_state(results: Any) -> Any:
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(first=flows(), second=flows())
-def test_enqueue_atomic_leaves_the_rows_and_errors_of_the_store(
+def test_enqueue_atomic_stores_the_rows_and_errors_of_the_store(
     postgres_database: str, first: list[NewJob], second: list[NewJob]
 ) -> None:
     (results, *stored), (results_too, *stored_too) = (

@@ -128,7 +128,7 @@ async def test_a_task_on_a_thread_settles_by_its_sync_connection(
 
 
 @pytest.mark.parametrize("fail", [False, pytest.param(True, marks=pytest.mark.slow)])
-async def test_a_task_in_a_child_process_does_too(
+async def test_a_task_in_a_child_process_settles_by_its_sync_connection(
     app: Windlass, postgres_url: str, fail: bool
 ) -> None:
     job = await payment_tasks.pay_apart.aenqueue(postgres_url, fail=fail)
@@ -214,7 +214,7 @@ async def _pay(url: str, context: Context) -> None:
         await connection.close()
 
 
-async def test_a_ghost_changes_nothing_after_its_lease_is_lost(
+async def test_a_stale_attempt_changes_nothing_in_its_transaction(
     app: Windlass, postgres_url: str
 ) -> None:
     clock = VirtualClock()
@@ -277,7 +277,7 @@ async def test_an_accepted_cancel_wins(app: Windlass, postgres_url: str) -> None
         assert answer.state is State.CANCELED
 
 
-async def test_a_connection_to_other_jobs_is_refused(
+async def test_a_connection_to_another_database_is_refused(
     app: Windlass, postgres_url: str, new_database: str
 ) -> None:
     """A copy of the database has the same job, with the same lease."""
@@ -298,7 +298,7 @@ async def test_a_connection_to_other_jobs_is_refused(
         assert {(await it.get([row.id]))[0].state for it in (store, copy)} == {State.RUNNING}  # type: ignore[union-attr]
 
 
-async def test_the_workers_own_settle_is_then_a_repeat(app: Windlass, postgres_url: str) -> None:
+async def test_the_settle_of_the_worker_is_then_a_repeat(app: Windlass, postgres_url: str) -> None:
     async with PostgresStore(postgres_url) as store:
         await enqueue_one(store)
         row = await _claimed(store)
@@ -395,7 +395,9 @@ async def _story(url: str, *, by_function: bool) -> dict[str, Any]:
         return tables | {"rollup": sorted(map(tuple, counted))}
 
 
-async def test_the_function_leaves_what_the_store_leaves(app: Windlass, postgres_url: str) -> None:
+async def test_the_sql_function_stores_the_same_rows_as_the_store(
+    app: Windlass, postgres_url: str
+) -> None:
     by_store = await _story(postgres_url, by_function=False)
     await execute(postgres_url, CLEAN)
     by_function = await _story(postgres_url, by_function=True)

@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.stores.postgres.outages.test_notify import PATIENCE, listening, messages
+from tests.stores.postgres.outages.test_notify import TIMEOUT, messages, wait_for_listener
 from tests.stores.postgres.server import CLEAN, execute
 
 from windlass.core.clock import SECOND
@@ -168,7 +168,7 @@ async def story(
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(first=st.lists(new_jobs, max_size=5), second=st.lists(new_jobs, max_size=5))
-def test_the_function_leaves_what_the_store_leaves(
+def test_the_sql_function_stores_the_same_rows_as_the_store(
     postgres_database: str, first: list[NewJob], second: list[NewJob]
 ) -> None:
     by_store = asyncio.run(story(postgres_database, first, second, by_function=False))
@@ -287,9 +287,9 @@ async def test_a_commit_wakes_waiting_workers_unless_notify_is_off(
 ) -> None:
     connection = await asyncpg.connect(postgres_url)
     async with PostgresStore(postgres_url) as store, messages(postgres_url) as received:
-        await listening(store)
+        await wait_for_listener(store)
         await store.claim(Claim(token=uuid4(), worker="w", queues=[("default", 1)]))
-        waiting = asyncio.create_task(store.wait(["default"], 4 * PATIENCE))
+        waiting = asyncio.create_task(store.wait(["default"], 4 * TIMEOUT))
         async with connection.transaction():
             await connection.execute(f"SET LOCAL windlass.notify = {notify}")
             await connection.execute('SELECT windlass_enqueue(\'{"task": "t"}\')')
@@ -297,12 +297,12 @@ async def test_a_commit_wakes_waiting_workers_unless_notify_is_off(
             assert not waiting.done()
         await execute(postgres_url, f"SELECT pg_notify('{pg_notify.CHANNEL}', 'last')")
         results = []
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while (message := await received.get()) != "last":
                 results.append(message)
         assert any(message.startswith("sql 1 ") for message in results) is (notify == "on")
         if notify == "on":
-            assert await asyncio.wait_for(waiting, PATIENCE)
+            assert await asyncio.wait_for(waiting, TIMEOUT)
         else:
             await asyncio.wait([waiting], timeout=0.3)
             assert not waiting.done()
@@ -343,7 +343,7 @@ async def test_concurrent_enqueues_with_one_key_make_one_job_by_either_way(
 
 
 @pytest.mark.parametrize("key", ["request_id", "unique_key"])
-async def test_a_snapshot_that_is_too_old_to_see_its_rival_fails_and_never_hangs(
+async def test_a_snapshot_older_than_a_conflicting_job_fails_and_never_hangs(
     postgres_url: str, key: str
 ) -> None:
     connection = await asyncpg.connect(postgres_url)

@@ -22,8 +22,8 @@ from windlass.stores.postgres.queries import SQL, PostgresQueries
 from windlass.testing.factories import claim_all, make_job, settle_one
 
 STATEMENTS = sorted(item.name for item in fields(PostgresQueries))
-# What is read whole, on purpose: running jobs, and the few records.
-WHOLE = {
+# Statements that scan a whole table on purpose: lease rows of running jobs, and records.
+FULL_SCANS = {
     "expired": {"windlass_lease"},
     "stats": {"windlass_lease"},
     "delete_expired_records": {"windlass_record"},
@@ -33,7 +33,7 @@ SITUATIONS = ["never analyzed", "analyzed when empty", "grown since", "analyzed 
 
 
 def nodes(plan: dict[str, Any], *, limited: bool = False) -> Iterator[tuple[dict[str, Any], bool]]:
-    """Every node of a plan, and whether a LIMIT stands above it."""
+    """Yield each node of a plan, and whether a LIMIT is above it."""
     limited = limited or plan["Node Type"] == "Limit"
     yield plan, limited
     for child in plan.get("Plans", []):
@@ -41,7 +41,7 @@ def nodes(plan: dict[str, Any], *, limited: bool = False) -> Iterator[tuple[dict
 
 
 def unbounded(plan: dict[str, Any]) -> set[str]:
-    """The tables that a plan reads from one end to the other."""
+    """Return the tables that a plan scans completely."""
     found = set()
     for node, limited in nodes(plan):
         kind, table = node["Node Type"], node.get("Relation Name")
@@ -65,7 +65,7 @@ async def plan_of(connection: Any, name: str) -> dict[str, Any]:
 
 
 async def fill(url: str) -> None:
-    """Some thousands of jobs: queued, delayed, expiring, with keys, running, done, failed."""
+    """Store thousands of jobs: queued, delayed, expiring, with keys, running, succeeded, retried."""
     async with PostgresStore(url) as store:
         for _ in range(5):
             await store.enqueue([make_job() for _ in range(1000)])
@@ -91,18 +91,18 @@ def situation(request: pytest.FixtureRequest, postgres_database: str) -> str:
     return url
 
 
-async def test_no_statement_reads_a_table_from_end_to_end(situation: str) -> None:
+async def test_no_statement_scans_a_whole_table(situation: str) -> None:
     connection: Any = await asyncpg.connect(
         situation, server_settings={**SETTINGS, "plan_cache_mode": "force_generic_plan"}
     )
-    wrong = {}
+    full_scans = {}
     for name in STATEMENTS:
-        read = unbounded(await plan_of(connection, name)) - WHOLE.get(name, set())
+        read = unbounded(await plan_of(connection, name)) - FULL_SCANS.get(name, set())
         if read:
-            wrong[name] = read
+            full_scans[name] = read
     await connection.close()
 
-    assert not wrong
+    assert not full_scans
 
 
 async def test_a_claim_reads_the_queue_by_one_range_scan_up_to_the_limit(situation: str) -> None:
@@ -122,16 +122,16 @@ async def test_a_claim_reads_the_queue_by_one_range_scan_up_to_the_limit(situati
         ("Tid Scan", None, False),
     ]
     assert not [node for node, limited in nodes(plan) if node["Node Type"] == "Sort" and limited]
-    rated = [
+    rate_indexes = [
         node.get("Index Name") for node, _ in nodes(plan) if node.get("Alias") == "windlass_gate"
     ]
-    assert rated == ["windlass_gate_rate_limited"]
+    assert rate_indexes == ["windlass_gate_rate_limited"]
 
 
-async def test_functions_that_statements_call_bring_their_settings_along(
+async def test_called_functions_set_their_own_planner_settings(
     postgres_database: str,
 ) -> None:
-    """Behind a pooler, no session has them, and a function keeps its first plan."""
+    """Behind a pooler, sessions lack these settings, and a function keeps its first plan."""
     called = {name for item in STATEMENTS for name in CALLED.findall(getattr(SQL, item))}
     found = await execute(
         postgres_database,

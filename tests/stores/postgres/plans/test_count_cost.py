@@ -1,4 +1,4 @@
-"""What people ask for costs the same however many jobs there are."""
+"""The cost of counts does not depend on the number of jobs."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ OPEN = ServerConfig(auth=AuthMode.OPEN)
 
 @contextmanager
 def server(place: Path, config: ServerConfig = OPEN) -> Iterator[Served]:
-    with serving(place, config, app=Windlass("memory:", data=place)) as one:
-        yield one
+    with serving(place, config, app=Windlass("memory:", data=place)) as served:
+        yield served
 
 
 @contextmanager
-def standing_in(served: Served, store: Store, place: Path) -> Iterator[Callable[[], HttpStore]]:
+def serve_store(served: Served, store: Store, place: Path) -> Iterator[Callable[[], HttpStore]]:
     """Serve this store inside the block. Yields a function that opens it over HTTP."""
     with served.app.replace_store(store, place):
         try:

@@ -1,4 +1,4 @@
-"""What the two statements of nearly every job leave out is put back as it was."""
+"""The compact forms of claim and settle: the results equal the stored rows."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def claim(queue: str = "default", most: int = 100) -> Claim:
 
 
 @pytest.mark.parametrize("special", [{}, {"priority": 5}, {"queue": "other"}, *SPECIAL], ids=str)
-async def test_a_claim_answers_the_row_that_is_stored(
-    postgres_url: str, special: dict[str, Any]
-) -> None:
+async def test_a_claim_returns_the_stored_row(postgres_url: str, special: dict[str, Any]) -> None:
     new = make_job(**special)
     async with PostgresStore(postgres_url) as store:
         await store.enqueue([new])
@@ -43,7 +41,7 @@ async def test_a_claim_answers_the_row_that_is_stored(
         assert [row] == await store.get([new.id])
 
 
-async def test_so_does_one_of_a_job_that_was_claimed_before(postgres_url: str) -> None:
+async def test_a_second_claim_of_a_job_returns_the_stored_row(postgres_url: str) -> None:
     async with PostgresStore(postgres_url) as store:
         await store.enqueue([make_job()])
         [first] = await store.claim(claim())
@@ -53,7 +51,7 @@ async def test_so_does_one_of_a_job_that_was_claimed_before(postgres_url: str) -
         assert [second] == await store.get([second.id])
 
 
-async def test_so_does_a_repeat(postgres_url: str) -> None:
+async def test_a_repeated_claim_returns_the_same_rows(postgres_url: str) -> None:
     async with PostgresStore(postgres_url) as store:
         await store.enqueue([make_job() for _ in range(3)])
         request = claim()
@@ -78,7 +76,7 @@ async def test_each_job_is_settled_with_its_own_result(
 
 
 async def test_jobs_of_many_claims_and_attempts_are_settled_together(postgres_url: str) -> None:
-    """More kinds than one byte can number, and one of them with a lease that is gone."""
+    """More leases than one byte can number, one of them lost."""
     new: list[NewJob] = [make_job() for _ in range(300)]
     async with PostgresStore(postgres_url) as store:
         await store.enqueue(new)
@@ -89,7 +87,7 @@ async def test_jobs_of_many_claims_and_attempts_are_settled_together(postgres_ur
 
         answers = await store.apply(transitions)
 
-        stale = [place for place, answer in enumerate(answers) if not answer.applied]
-        assert stale == [19]  # the first attempt of a job that was given back, and is claimed again
+        stale = [index for index, answer in enumerate(answers) if not answer.applied]
+        assert stale == [19]  # the first attempt of a released job, which was claimed again
         running = [row for row in await store.get([job.id for job in new]) if row and not row.final]
         assert running == again[-1:]

@@ -1,7 +1,7 @@
-"""What the server's own functions read does not grow with the tables, whenever they were planned.
+"""SQL functions read a bounded number of rows, whatever the table sizes when they were planned.
 
-EXPLAIN cannot show the plans of statements in functions. But the server counts what a transaction
-has read: so a session plans them while the tables are empty, or full, and is then counted.
+EXPLAIN cannot show the plans of statements in functions. So a session plans them while the tables
+are empty or full. The server then counts the rows that a transaction reads.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from windlass.stores.postgres.writes.inserts import insert
 from windlass.testing.conformance.limits import KEYS, QUEUE, TASK, set_limit
 from windlass.testing.factories import claim_all, make_job, no_jitter
 
-MANY = 1200
-MOST = 200  # rows of a table, for ends that let in ten
-READ = """
+JOBS = 1200
+MAX_READ = 200  # rows of a table, for settles that admit ten jobs
+ROWS_READ = """
     SELECT relname, seq_tup_read, coalesce(idx_tup_fetch, 0) AS by_index
     FROM pg_stat_xact_user_tables WHERE relname LIKE 'windlass%'
 """
@@ -56,12 +56,12 @@ async def plan_all(connection: Any) -> None:
 
 
 async def fill(store: PostgresStore) -> list[Transition]:
-    """Many jobs wait at gates, delayed, and in another queue; ten running ones are about to end."""
+    """Store many waiting, delayed and queued jobs; return the settles of the running ones."""
     for queue in ("default", "other"):
         for options in ({"limit_key": "a"}, {"limit_key": "b"}, {}, {"delay": 60.0}):
-            await store.enqueue([make_job(queue=queue, **options) for _ in range(MANY // 4)])
-    await store.enqueue([make_job(task="free", queue="other") for _ in range(MANY)])
-    await store.enqueue([make_job(limit_key=f"key-{number}") for number in range(MANY // 4)])
+            await store.enqueue([make_job(queue=queue, **options) for _ in range(JOBS // 4)])
+    await store.enqueue([make_job(task="free", queue="other") for _ in range(JOBS)])
+    await store.enqueue([make_job(limit_key=f"key-{number}") for number in range(JOBS // 4)])
     taken = await claim_all(store)
     assert taken
     return [settle(row, Succeeded(), random=no_jitter) for row in taken]
@@ -86,25 +86,25 @@ async def test_admission_reads_only_the_admitted_jobs(url: str, when: str, kind:
                 await store.enqueue([make_job() for _ in range(2)])
                 await execute(url, "ANALYZE")
                 await plan_all(connection)
-            ends = await fill(store)
+            transitions = await fill(store)
             if when == "analyzed when full":
                 await execute(url, "VACUUM ANALYZE")
             async with connection.transaction():
-                done, let_in, _ = await successes.settle_successes(
-                    connection, ends, None, 0, is_whole_call=True
+                done, admitted, _ = await successes.settle_successes(
+                    connection, transitions, None, 0, is_whole_call=True
                 )
-                read = {row["relname"]: tuple(row)[1:] for row in await connection.fetch(READ)}
+                read = {row["relname"]: tuple(row)[1:] for row in await connection.fetch(ROWS_READ)}
         finally:
             await connection.close()
-    assert len(done) == len(ends)
-    assert let_in
-    assert {table: counts for table, counts in read.items() if max(counts) > MOST} == {}
+    assert len(done) == len(transitions)
+    assert admitted
+    assert {table: counts for table, counts in read.items() if max(counts) > MAX_READ} == {}
 
 
-async def test_to_put_a_job_in_reads_no_limits_but_its_own(url: str) -> None:
+async def test_an_enqueue_reads_only_its_own_limits(url: str) -> None:
     value = LimitSetting(override=Limit(concurrency=1)).encode()
     async with PostgresStore(url) as store:
-        puts = [Put(kind=LIMIT, key=f"queue:{number}", value=value) for number in range(MANY)]
+        puts = [Put(kind=LIMIT, key=f"queue:{number}", value=value) for number in range(JOBS)]
         await store.put_records(puts)
     connection: Any = await asyncpg.connect(url, server_settings=SETTINGS)
     try:
@@ -113,8 +113,8 @@ async def test_to_put_a_job_in_reads_no_limits_but_its_own(url: str) -> None:
             stored = await insert(
                 connection, [rows.insert_params(job) for job in new], None, gated=True
             )
-            read = {row["relname"]: tuple(row)[1:] for row in await connection.fetch(READ)}
+            read = {row["relname"]: tuple(row)[1:] for row in await connection.fetch(ROWS_READ)}
     finally:
         await connection.close()
-    assert [its.gates for its in stored.values()] == [("queue:7",), ("queue:8",)]
+    assert [job.gates for job in stored.values()] == [("queue:7",), ("queue:8",)]
     assert max(read["windlass_record"]) <= len(new)

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from tests.server.conftest import PATIENCE, Served, serving
 from tests.server.remote.test_store_access import make_key
-from tests.stores.server_fixture import OPEN
+from tests.stores.http_server import OPEN
 
 from windlass import Windlass
 from windlass.core.decisions.enqueue import EnqueueStatus
@@ -224,7 +224,7 @@ def test_a_handle_works_in_another_event_loop(served: Served, slow: Slow) -> Non
     assert answer.accepted
 
 
-async def test_a_call_that_the_key_may_not_make_is_refused_alone(tmp_path: Path) -> None:
+async def test_a_call_without_permission_is_refused_alone(tmp_path: Path) -> None:
     slow = Slow(MemoryStore())
     app = Windlass("memory:", data=tmp_path)
     config = ServerConfig(auth=AuthMode.KEYS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.stores.postgres.consistency_checks import contradictions
+from tests.stores.postgres.consistency_checks import inconsistencies
 from tests.stores.postgres.server import execute
 
 from windlass.core.decisions.outcome import Released, Succeeded
@@ -23,7 +23,7 @@ from windlass.testing.factories import (
 )
 
 LAST_OF_32_BITS = 2**31 - 1
-NAMES = [f"{each.version:04d}_{each.name}" for each in migrator.MIGRATIONS]
+NAMES = [f"{migration.version:04d}_{migration.name}" for migration in migrator.MIGRATIONS]
 
 
 async def test_migrate_returns_what_was_applied_and_nothing_the_second_time(
@@ -57,8 +57,8 @@ async def test_the_printed_script_run_by_hand_leaves_nothing_to_do(new_database:
         await enqueue_one(store)
 
 
-async def test_numbers_go_on_beyond_32_bits(new_database: str) -> None:
-    """A busy server assigns so many positions within months; attempts and events count, too."""
+async def test_serial_numbers_exceed_32_bits(new_database: str) -> None:
+    """A busy server assigns as many positions within months. Also covers fences and event numbers."""
     async with PostgresStore(new_database) as store:
         await store.migrate()
         await execute(new_database, f"SELECT setval('windlass_serial', {LAST_OF_32_BITS - 1})")
@@ -88,4 +88,4 @@ async def test_numbers_go_on_beyond_32_bits(new_database: str) -> None:
         assert attempts is not None
         assert [past.fence for past in attempts] == [LAST_OF_32_BITS + 1, LAST_OF_32_BITS + 2]
         assert [answer.applied for answer in await store.delete([first.id])] == [True]
-    assert await contradictions(new_database) == {}
+    assert await inconsistencies(new_database) == {}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.server.conftest import Served
-from tests.stores.server_fixture import server, standing_in
+from tests.stores.http_server import serve_store, server
 
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
@@ -34,7 +34,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def open_store(clock: VirtualClock, served: Served, tmp_path: Path) -> Iterator[OpenStore]:
-    with standing_in(served, MemoryStore(clock=clock), tmp_path) as opened:
+    with serve_store(served, MemoryStore(clock=clock), tmp_path) as opened:
 
         async def open_it() -> Store:
             return opened()

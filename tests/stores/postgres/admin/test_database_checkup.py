@@ -23,7 +23,7 @@ from windlass.stores.postgres.admin import database_checkup
 from windlass.stores.postgres.admin.database_checkup import ServerFacts, findings_of
 from windlass.testing.factories import enqueue_one
 
-WELL = ServerFacts(
+HEALTHY = ServerFacts(
     where="postgresql://ann@host/jobs",
     user="ann",
     version="18.0",
@@ -40,8 +40,8 @@ WELL = ServerFacts(
 )
 
 
-class Tomorrow:
-    """The clock of a machine that runs a day ahead."""
+class FastClock:
+    """Clock that is a day ahead."""
 
     def now(self) -> int:
         return SystemClock().now() + 86_400 * SECOND
@@ -49,21 +49,21 @@ class Tomorrow:
 
 async def check(url: str, **options: Any) -> dict[str, Finding]:
     found = await database_checkup.checkup(PostgresConfig.of(url), **options)
-    return {one.check: one for one in found}
+    return {finding.check: finding for finding in found}
 
 
-def judged(**changes: Any) -> dict[str, Finding]:
-    """All that is not as it should be."""
-    found = findings_of(replace(WELL, **changes))
-    return {one.check: one for one in found if one.verdict is not Verdict.OK}
+def problems(**changes: Any) -> dict[str, Finding]:
+    """Return the findings that are not ok, by name."""
+    found = findings_of(replace(HEALTHY, **changes))
+    return {finding.check: finding for finding in found if finding.verdict is not Verdict.OK}
 
 
 def settings(**changes: str) -> dict[str, str]:
-    return {**WELL.settings, **changes}
+    return {**HEALTHY.settings, **changes}
 
 
-def test_a_sound_server_is_found_sound() -> None:
-    assert judged() == {}
+def test_a_healthy_server_has_only_ok_findings() -> None:
+    assert problems() == {}
 
 
 CASES: list[tuple[dict[str, Any], str, Verdict, str, str]] = [
@@ -108,22 +108,23 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str, str]] = [
 def test_each_problem_is_reported_alone_with_its_fix(
     case: tuple[dict[str, Any], str, Verdict, str, str],
 ) -> None:
-    changes, what, verdict, found, fix = case
-    findings = judged(**changes)
-    assert list(findings) == [what]
-    assert findings[what].verdict is verdict
-    assert found in findings[what].message
-    assert fix in findings[what].fix
+    changes, name, verdict, found, fix = case
+    findings = problems(**changes)
+    assert list(findings) == [name]
+    assert findings[name].verdict is verdict
+    assert found in findings[name].message
+    assert fix in findings[name].fix
 
 
 def test_a_pooler_with_a_direct_listen_address_is_ok() -> None:
-    assert judged(pooled=True, listen="off") == {}
-    assert judged(pooled=True, listen="db:5432") == {}
+    assert problems(pooled=True, listen="off") == {}
+    assert problems(pooled=True, listen="db:5432") == {}
 
 
-def test_many_dead_rows_among_many_more_are_no_fault() -> None:
+def test_fewer_dead_rows_than_live_rows_are_ok() -> None:
     assert (
-        judged(dead_rows=[("windlass_job", 200_000, 5_000_000), ("windlass_queued", 900, 0)]) == {}
+        problems(dead_rows=[("windlass_job", 200_000, 5_000_000), ("windlass_queued", 900, 0)])
+        == {}
     )
 
 
@@ -136,8 +137,8 @@ async def test_all_checks_run(new_database: str) -> None:
     assert set(found) == {
         "store", "schema", "privileges", "durability", "clock", "connections", "autovacuum", "bloat"
     }  # fmt: skip
-    rest = {what: one for what, one in found.items() if what != "connections"}
-    assert {one.verdict for one in rest.values()} == {Verdict.OK}, rest
+    rest = {name: finding for name, finding in found.items() if name != "connections"}
+    assert {finding.verdict for finding in rest.values()} == {Verdict.OK}, rest
 
 
 async def test_a_missing_older_or_newer_schema_is_reported_and_not_changed(
@@ -175,17 +176,17 @@ async def test_settings_of_the_database_are_seen(new_database: str) -> None:
     assert found["store"].verdict is Verdict.ERROR
 
 
-async def test_a_clock_that_is_off_is_measured(postgres_url: str) -> None:
-    found = (await check(postgres_url, clock=Tomorrow()))["clock"]
+async def test_a_clock_difference_is_measured(postgres_url: str) -> None:
+    found = (await check(postgres_url, clock=FastClock()))["clock"]
     assert found.verdict is Verdict.WARNING
     assert "behind this machine's" in found.message
     seconds = float(found.message.split(" s behind")[0].rpartition(" ")[2])
     assert abs(seconds - 86_400) < 60
 
 
-async def test_a_job_of_the_future_is_found(new_database: str) -> None:
+async def test_a_job_with_a_future_time_is_reported(new_database: str) -> None:
     await migrate(new_database)
-    async with PostgresStore(new_database, clock=Tomorrow()) as store:
+    async with PostgresStore(new_database, clock=FastClock()) as store:
         await enqueue_one(store)
     assert "in the future" in (await check(new_database))["clock"].message
 
@@ -208,11 +209,11 @@ async def test_dead_rows_and_open_transactions_are_seen(
         async with connection.transaction():
             await connection.execute("SELECT 1")
             findings = ""
-            # The server's own counts come a little later; and it is shared with other tests, whose
-            # transactions may be older for a moment, when only the oldest are reported.
+            # The statistics of the server arrive later. Other tests share the server: an older
+            # transaction of theirs may be reported instead for a moment.
             for _ in range(300):
                 found = await database_checkup.checkup(PostgresConfig.of(new_database))
-                findings = "\n".join(one.message for one in found)
+                findings = "\n".join(finding.message for finding in found)
                 if all(words in findings for words in expected):
                     break
                 await asyncio.sleep(0.1)
@@ -264,7 +265,7 @@ async def test_missing_privileges_are_named(new_database: str) -> None:
         await execute(new_database, f"DROP ROLE {user}")
 
 
-# -- the command
+# -- the command `windlass check`
 
 
 def test_the_command_shows_findings_and_no_password(new_database: str) -> None:

@@ -48,7 +48,7 @@ async def test_a_batch_task_settles_each_of_its_jobs(app: Windlass) -> None:
     assert queue.rates.failed * queue.rates.minutes == pytest.approx(10)
 
 
-async def test_clear_cancels_all_that_waits(app: Windlass) -> None:
+async def test_clear_cancels_all_waiting_jobs(app: Windlass) -> None:
     @app.task
     async def task() -> None: ...
 

@@ -192,7 +192,7 @@ KINDS = ("viewer", "producer", "worker", "owner")
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("verb", VERBS)
-async def test_a_role_can_do_its_part_and_no_more(
+async def test_a_role_has_exactly_its_privileges(
     place: str, root: PostgresStore, kind: str, verb: str
 ) -> None:
     least, do = VERBS[verb]
@@ -353,7 +353,7 @@ async def test_nothing_but_a_limit_is_stored_by_a_declaration(
     assert await execute(place, "SELECT FROM windlass_record") == []
 
 
-async def test_only_producers_declare_limits_and_only_in_our_table(
+async def test_only_producers_declare_limits_and_only_in_the_stores_table(
     place: str, root: PostgresStore
 ) -> None:
     statement = f"SELECT windlass_declare_limit('queue:a', '{SETTING}'::text::bytea)"
