@@ -91,12 +91,12 @@ def test_sqlite_matches_the_memory_store_with_repeated_calls(
 class Counted(WrappedStore):
     """After each call, the counters of gates match the permits, and the permits match the jobs."""
 
-    async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def around(self, method: str, call: Callable[[], Awaitable[T]]) -> T:
         answer = await call()
-        if verb != "close":
+        if method != "close":
             assert isinstance(self.store, SqliteStore)
             counted, actual, wrong = await self.store._engine.read(_permits)
-            assert (counted, wrong) == (actual, []), verb
+            assert (counted, wrong) == (actual, []), method
         return answer
 
     def wrap(self, store: Store) -> Store:

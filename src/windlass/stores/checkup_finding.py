@@ -1,4 +1,4 @@
-"""Results of `windlass check` for a store."""
+"""Finding of a checkup: the result of one check of `windlass check`."""
 
 from __future__ import annotations
 

@@ -172,8 +172,8 @@ def make_key(
 
 
 def test_every_verb_of_the_contract_has_a_guard_and_no_other_has() -> None:
-    assert VERBS.keys() == set(wire_format.VERBS) == MAY.keys()
-    assert set(wire_format.VERBS) | wire_format.LOCAL_VERBS == Store.__abstractmethods__
+    assert VERBS.keys() == set(wire_format.METHODS) == MAY.keys()
+    assert set(wire_format.METHODS) | wire_format.LOCAL_METHODS == Store.__abstractmethods__
 
 
 @pytest.mark.parametrize("role", ROLES)

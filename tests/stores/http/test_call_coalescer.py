@@ -36,7 +36,7 @@ CONCURRENT = 32
 
 
 class Slow(WrappedStore):
-    """Blocks the first call of a verb until it is released, and counts the items of each call."""
+    """Blocks the first call of a method until it is released, and counts the items of each call."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -46,11 +46,11 @@ class Slow(WrappedStore):
     def wrap(self, store: Store) -> Slow:
         return self
 
-    async def around(self, verb: str, call: Any) -> Any:
+    async def around(self, method: str, call: Any) -> Any:
         return await call()
 
-    async def _held(self, verb: str, items: Any) -> None:
-        sizes = self.sizes.setdefault(verb, [])
+    async def _held(self, method: str, items: Any) -> None:
+        sizes = self.sizes.setdefault(method, [])
         sizes.append(len(items))
         if len(sizes) == 1:
             self.started.set()

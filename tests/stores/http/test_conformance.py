@@ -15,7 +15,7 @@ from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.fixtures import OpenStore
 from windlass.testing.conformance.suite import *  # noqa: F403
 
-# Covers each verb through the server; `make test-all` runs the whole suite.
+# Covers each method through the server; `make test-all` runs the whole suite.
 SAMPLE = (
     TestBatches,  # noqa: F405
     TestClaim,  # noqa: F405

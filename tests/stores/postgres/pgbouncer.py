@@ -59,9 +59,8 @@ def pgbouncer(server: str, *, size: int = 4) -> Iterator[str]:
         file.write_text(SETTINGS.format(**values, own_port=port, directory=directory))
         command = [program, "-q", str(file)]
         if os.geteuid() == 0:  # pgbouncer refuses to run as root
-            user = (
-                Path(host).owner() if host.startswith("/") else "nobody"
-            )  # can access the socket directory
+            # The owner of the socket directory can access it.
+            user = Path(host).owner() if host.startswith("/") else "nobody"
             command[1:1] = ["-u", user]
             os.chown(directory, pwd.getpwnam(user).pw_uid, -1)
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)

@@ -44,7 +44,7 @@ async def slow_down_commits(url: str) -> None:
 
 
 def event_line(event: Event) -> str:
-    """Return an event as follow_job line of text."""
+    """Return an event as one line of text."""
     return f"{event.job_id} {event!r}"
 
 

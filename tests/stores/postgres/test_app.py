@@ -1,4 +1,4 @@
-"""`Windlass("postgresql://…")`, and nothing else changes for the user."""
+"""An app on PostgreSQL: `Windlass("postgresql://…")`, sync and async, and the command line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_code_without_an_event_loop_enqueues_and_waits(postgres_url: str) -> Non
 
 
 def test_an_app_works_in_successive_event_loops(postgres_url: str) -> None:
-    """Each time on a handle of its own; a loop that ended takes its connections along."""
+    """Each event loop has its own handle, and its connections close with it."""
     app = Windlass(postgres_url)
 
     @app.task

@@ -1,4 +1,4 @@
-"""Batch tasks, and queues as a whole, on PostgreSQL."""
+"""Batch tasks and the clearing of queues on PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocks of the how-to pages that need a PostgreSQL server: each page's is one program."""
+"""The code blocks of the how-to pages that need a PostgreSQL server: one program per page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL against the memory store, on a good and on a bad network."""
+"""Model-based test of PostgreSQL against the memory store, with and without lost calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windlass.testing import VirtualClock
 from windlass.testing.conformance.model import MakeStore, run_model
 from windlass.testing.faults import FaultyStore
 
-# `make chaos` runs more: so many times the histories, and new ones each time.
+# `make chaos` multiplies the number of histories, and uses new ones each time.
 EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
 
 
@@ -39,7 +39,7 @@ def run(make: MakeStore, *, steps: int, examples: int, seed: int) -> None:
 
 @pytest.fixture
 def postgres(postgres_url: str) -> Iterator[MakeStore]:
-    """Each history leaves tables that do not contradict each other."""
+    """Create stores, and check the tables for inconsistencies after each history."""
 
     def make(clock: VirtualClock) -> Callable[[], Store]:
         check()

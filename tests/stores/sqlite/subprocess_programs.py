@@ -1,4 +1,4 @@
-"""Programs that tests run as processes: `python programs.py <name> <arguments>`."""
+"""Programs that tests run as processes: `python subprocess_programs.py <name> <arguments>`."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from windlass.testing.conformance.model import run_model
 from windlass.testing.conformance.suite import *  # noqa: F403
 from windlass.testing.factories import make_job
 
-# Verbs whose results depend on writes of another process; `make test-all` runs the whole suite.
+# Methods whose results depend on writes of another process; `make test-all` runs the whole suite.
 SAMPLE = (TestClaim, TestLeases, TestTail, TestUniqueness, TestWakeup)  # noqa: F405
 
 

@@ -52,13 +52,13 @@ class RemoteProcess:
             with contextlib.suppress(RuntimeError):  # the test has ended
                 loop.call_soon_threadsafe(_settle, future, answer, error)
 
-    async def call(self, verb: str, *message: object) -> Any:
+    async def call(self, method: str, *message: object) -> Any:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         number = next(self._numbers)
         self._waiting[number] = (loop, future)
-        self.calls.append(verb)
-        self._send(number, "call", verb, *message)
+        self.calls.append(method)
+        self._send(number, "call", method, *message)
         try:
             return await future
         except asyncio.CancelledError:
@@ -127,25 +127,25 @@ class _Alternating:
         await self._own.close()
         await self._call_remote("close")
 
-    def __getattr__(self, verb: str) -> Callable[..., Awaitable[Any]]:
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
         def call(*arguments: object, **options: object) -> Awaitable[Any]:
             remote = self._remote_next
-            if verb == "wait":  # belongs to the handle that made the last claim
+            if method == "wait":  # belongs to the handle that made the last claim
                 remote = self._remote_claimed
             else:
                 self._remote_next = not remote
-            if verb == "claim":
+            if method == "claim":
                 self._remote_claimed = remote
             if remote:
-                return self._call_remote(verb, *arguments, **options)
-            answer: Awaitable[Any] = getattr(self._own, verb)(*arguments, **options)
+                return self._call_remote(method, *arguments, **options)
+            answer: Awaitable[Any] = getattr(self._own, method)(*arguments, **options)
             return answer
 
         return call
 
-    async def _call_remote(self, verb: str, *arguments: object, **options: object) -> Any:
+    async def _call_remote(self, method: str, *arguments: object, **options: object) -> Any:
         now = self._clock.now()
-        return await self._remote.call(verb, self._key, self._path, now, arguments, options)
+        return await self._remote.call(method, self._key, self._path, now, arguments, options)
 
 
 class TwoProcesses(WrappedStore):
@@ -162,7 +162,7 @@ class TwoProcesses(WrappedStore):
     def wrap(self, store: Store) -> TwoProcesses:
         return TwoProcesses(store)
 
-    async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def around(self, method: str, call: Callable[[], Awaitable[T]]) -> T:
         return await call()
 
 
@@ -202,19 +202,19 @@ class _Server:
             self._calls[number] = self._loop.create_task(self._answer(number, message))
 
     async def _answer(self, number: int, message: tuple[Any, ...]) -> None:
-        _, verb, key, path, now, arguments, options = message
+        _, method, key, path, now, arguments, options = message
         answer, error = None, None
         try:
             store, clock = self._store(key, path)
             clock.jump(now)
-            answer = await getattr(store, verb)(*arguments, **options)
+            answer = await getattr(store, method)(*arguments, **options)
         except asyncio.CancelledError as cancelled:
             error = cancelled
         except Exception as problem:  # noqa: BLE001 - sent to the caller
             error = problem  # type: ignore[assignment]
         finally:
             del self._calls[number]
-        if verb == "close":
+        if method == "close":
             self._stores.pop(key, None)
         with self._lock:
             self._pipe.send((number, answer, error))

@@ -1,4 +1,4 @@
-"""Checks of a server for `windlass check`: connection, API key, durability, clock."""
+"""Checkup of a Windlass server for `windlass check`: connection, API key, durability, clock."""
 
 from __future__ import annotations
 

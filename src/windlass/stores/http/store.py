@@ -1,4 +1,4 @@
-"""HTTP store: each verb is one request, encoded by `windlass.stores.wire_format`."""
+"""HTTP store: each method is one request, encoded by `windlass.stores.wire_format`."""
 
 from __future__ import annotations
 
@@ -115,11 +115,11 @@ class HttpStore(Store):
             await calls.finish()
         await self._transport.close()
 
-    async def _call(self, verb: str, **arguments: Any) -> Any:
+    async def _call(self, method: str, **arguments: Any) -> Any:
         response = await self._transport.call(
-            verb, wire_format.request_schema(verb).dump(**arguments)
+            method, wire_format.request_schema(method).dump(**arguments)
         )
-        return wire_format.decode_response(verb, response.content)
+        return wire_format.decode_response(method, response.content)
 
     async def _send_valid(
         self,
@@ -129,7 +129,7 @@ class HttpStore(Store):
     ) -> list[ApplyResult]:
         """Send the valid items; refuse the others here. Returns one result per item."""
         errors = [_validation_error(check, item) for item in items]
-        valid = [one for one, error in zip(items, errors, strict=True) if error is None]
+        valid = [item for item, error in zip(items, errors, strict=True) if error is None]
         results = iter(await send(valid))
         return [
             next(results) if error is None else ApplyResult(Status.REFUSED, error=error)
@@ -181,13 +181,15 @@ class HttpStore(Store):
 
     async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
         async def send(valid: list[Transition]) -> list[ApplyResult]:
-            return await self._apply([wire_format.sendable_transition(one) for one in valid])
+            return await self._apply(
+                [wire_format.sendable_transition(transition) for transition in valid]
+            )
 
         return await self._send_valid(transitions, check_transition, send)
 
     async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
         return await self._send_valid(
-            attempt_records, lambda one: check_records(one.records), self._record
+            attempt_records, lambda entry: check_records(entry.records), self._record
         )
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:

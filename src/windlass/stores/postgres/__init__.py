@@ -1,4 +1,4 @@
-"""The PostgreSQL store: one database for workers on many machines."""
+"""PostgreSQL store: one database for workers on many machines."""
 
 from __future__ import annotations
 

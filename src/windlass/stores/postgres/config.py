@@ -24,7 +24,7 @@ class PostgresConfig:
         `windlass migrate`
     """
 
-    url: str = field(repr=False)  # it may hold a password
+    url: str = field(repr=False)  # it may contain a password
     statement_cache_size: int = 100
     pool: int = 5
     timeout: float = 30.0

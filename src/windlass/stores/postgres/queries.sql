@@ -1152,7 +1152,7 @@ SELECT queue, state, sum(count)::bigint, NULL FROM (
             AND waiting.expires_at IS NULL LIMIT $1 + 1
     ) AS counted) AS count
     FROM gate_states
-) AS not_queued GROUP BY queue, state
+) AS unqueued GROUP BY queue, state
 UNION ALL
 SELECT job.queue, 'running', count(*), NULL
 FROM (SELECT token, jobs FROM windlass_lease WHERE active > 0 ORDER BY token) AS lease,

@@ -58,7 +58,7 @@ async def test_the_printed_script_run_by_hand_leaves_nothing_to_do(new_database:
 
 
 async def test_serial_numbers_exceed_32_bits(new_database: str) -> None:
-    """A busy server assigns as many positions within months. Also covers fences and event numbers."""
+    """A busy server assigns as many positions within months. Covers fences and events, too."""
     async with PostgresStore(new_database) as store:
         await store.migrate()
         await execute(new_database, f"SELECT setval('windlass_serial', {LAST_OF_32_BITS - 1})")

@@ -1,4 +1,4 @@
-"""Least-privilege roles: each does all that it must, and nothing else."""
+"""Least-privilege roles: each role has the privileges for its calls, and no others."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from windlass.testing.factories import (
     start_one,
 )
 
-Verb = Callable[[PostgresStore, PostgresStore], Awaitable[object]]
+Action = Callable[[PostgresStore, PostgresStore], Awaitable[object]]
 SETTING = LimitSetting(declared=Limit(concurrency=2)).encode().decode()
-LOCK = "SELECT pg_advisory_lock(7305)"  # roles are the server's, not the database's
+LOCK = "SELECT pg_advisory_lock(7305)"  # roles belong to the server, not to a database
 
 
 async def make_roles(server: str, url: str) -> None:
-    """One at a time: other processes wait."""
+    """Create the roles under a lock: other test processes use the same server."""
     connection: Any = await asyncpg.connect(server)
     try:
         await connection.execute(LOCK)
@@ -57,8 +57,8 @@ async def make_roles(server: str, url: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def place(postgres_server: str) -> Iterator[str]:
-    """A database with our schema and the roles, and a user for each: <database>_worker …"""
+def admin_url(postgres_server: str) -> Iterator[str]:
+    """URL of a database with the schema, the roles, and one user per role: <database>_worker …"""
     name = f"windlass_roles_{uuid4().hex[:8]}"
     url = database_url(postgres_server, name)
     asyncio.run(execute(postgres_server, f"CREATE DATABASE {name}"))
@@ -75,18 +75,18 @@ def place(postgres_server: str) -> Iterator[str]:
         asyncio.run(execute(postgres_server, f"DROP ROLE {user}"))
 
 
-def of(place: str, kind: str) -> str:
-    return as_user(place, f"{urlsplit(place).path[1:]}_{kind}")
+def url_of(admin_url: str, kind: str) -> str:
+    return as_user(admin_url, f"{urlsplit(admin_url).path[1:]}_{kind}")
 
 
 @pytest_asyncio.fixture
-async def root(place: str) -> AsyncIterator[PostgresStore]:
-    await execute(place, CLEAN)
-    async with PostgresStore(place) as store:
+async def superuser_store(admin_url: str) -> AsyncIterator[PostgresStore]:
+    await execute(admin_url, CLEAN)
+    async with PostgresStore(admin_url) as store:
         yield store
 
 
-# Each verb gets the store of the role, and one that may do everything to prepare it.
+# Each action gets the store of the role, and the store of a superuser for preparation.
 
 
 async def enqueue_with_keys(store: PostgresStore, _: PostgresStore) -> None:
@@ -96,26 +96,31 @@ async def enqueue_with_keys(store: PostgresStore, _: PostgresStore) -> None:
     assert answer.accepted
 
 
-async def cancel(store: PostgresStore, root: PostgresStore) -> None:
-    waiting, running = await enqueue_one(root, queue="later"), await start_one(root)
-    ids = [waiting.id, running.id, (await enqueue_one(root, delay=60)).id]
-    answers = await store.cancel([CancelRequest(job_id=job_id) for job_id in ids])
-    assert all(answer.applied for answer in answers)
+async def cancel(store: PostgresStore, superuser_store: PostgresStore) -> None:
+    waiting, running = (
+        await enqueue_one(superuser_store, queue="later"),
+        await start_one(superuser_store),
+    )
+    ids = [waiting.id, running.id, (await enqueue_one(superuser_store, delay=60)).id]
+    return_type = await store.cancel([CancelRequest(job_id=job_id) for job_id in ids])
+    assert all(answer.applied for answer in return_type)
 
 
-async def retry(store: PostgresStore, root: PostgresStore) -> None:
-    job = await start_one(root)
-    await root.record([AttemptRecords(job.lease, [checkpoint_record(1, "voice", b"1")])])
-    await root.apply([settle(job, Failed(failure=make_failure(terminal=True)), random=no_jitter)])
+async def retry(store: PostgresStore, superuser_store: PostgresStore) -> None:
+    job = await start_one(superuser_store)
+    await superuser_store.record([AttemptRecords(job.lease, [checkpoint_record(1, "voice", b"1")])])
+    await superuser_store.apply(
+        [settle(job, Failed(failure=make_failure(terminal=True)), random=no_jitter)]
+    )
     new = make_job(retry_of=job.id, resume=True)
     [answer] = await store.enqueue([new])
     assert answer.accepted
 
 
-async def run(store: PostgresStore, root: PostgresStore) -> None:
-    """Claim, extend, speak, and settle in every way."""
+async def run(store: PostgresStore, superuser_store: PostgresStore) -> None:
+    """Claim, extend, record, and settle with every outcome."""
     policy = Policy(backoff=Fixed(seconds=0))
-    await root.enqueue([make_job(policy=policy) for _ in range(5)])
+    await superuser_store.enqueue([make_job(policy=policy) for _ in range(5)])
     jobs = await claim_all(store)
     assert len(jobs) == 5
     leases = [job.lease for job in jobs]
@@ -127,30 +132,32 @@ async def run(store: PostgresStore, root: PostgresStore) -> None:
         Snoozed(delay=0),
     ]  # fmt: skip
     transitions = [
-        settle(job, end, random=no_jitter) for job, end in zip(jobs, outcomes, strict=True)
+        settle(job, outcome, random=no_jitter) for job, outcome in zip(jobs, outcomes, strict=True)
     ]
     assert all(answer.applied for answer in await store.apply(transitions))
 
 
-async def claim(store: PostgresStore, root: PostgresStore) -> None:
-    await enqueue_one(root)
+async def claim(store: PostgresStore, superuser_store: PostgresStore) -> None:
+    await enqueue_one(superuser_store)
     assert await claim_all(store)
 
 
-async def prune(store: PostgresStore, root: PostgresStore) -> None:
-    await root.apply([settle(await start_one(root), Succeeded(), random=no_jitter)])
-    gone = await store.prune(Retention(succeeded=1e-6, canceled=1e-6, failed=1e-6, log=1e-6), 9)
-    assert gone.jobs
+async def prune(store: PostgresStore, superuser_store: PostgresStore) -> None:
+    await superuser_store.apply(
+        [settle(await start_one(superuser_store), Succeeded(), random=no_jitter)]
+    )
+    pruned = await store.prune(Retention(succeeded=1e-6, canceled=1e-6, failed=1e-6, log=1e-6), 9)
+    assert pruned.jobs
 
 
-async def delete(store: PostgresStore, root: PostgresStore) -> None:
-    job = await start_one(root)
-    await root.apply([settle(job, Succeeded(), random=no_jitter)])
+async def delete(store: PostgresStore, superuser_store: PostgresStore) -> None:
+    job = await start_one(superuser_store)
+    await superuser_store.apply([settle(job, Succeeded(), random=no_jitter)])
     assert [answer.applied for answer in await store.delete([job.id])] == [True]
 
 
-async def read(store: PostgresStore, root: PostgresStore) -> None:
-    job = await start_one(root)
+async def read(store: PostgresStore, superuser_store: PostgresStore) -> None:
+    job = await start_one(superuser_store)
     await store.ping()
     assert (await store.get([job.id]))[0] is not None
     assert (await store.find(Query())).rows
@@ -173,7 +180,7 @@ async def put_records(store: PostgresStore, _: PostgresStore) -> None:
     )
 
 
-VERBS: dict[str, tuple[str, Verb]] = {  # and the least of the roles that may
+ACTIONS: dict[str, tuple[str, Action]] = {  # each with the first role that has the privileges
     "read": ("viewer", read),
     "enqueue": ("producer", lambda store, _: store.enqueue([make_job()])),
     "enqueue_with_keys": ("producer", enqueue_with_keys),
@@ -187,21 +194,21 @@ VERBS: dict[str, tuple[str, Verb]] = {  # and the least of the roles that may
     "put_records": ("worker", put_records),
     "delete_records": ("worker", lambda store, _: store.delete_records("k", ["a"])),
 }
-KINDS = ("viewer", "producer", "worker", "owner")
+USER_KINDS = ("viewer", "producer", "worker", "owner")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("kind", USER_KINDS)
+@pytest.mark.parametrize("action_name", ACTIONS)
 async def test_a_role_has_exactly_its_privileges(
-    place: str, root: PostgresStore, kind: str, verb: str
+    admin_url: str, superuser_store: PostgresStore, kind: str, action_name: str
 ) -> None:
-    least, do = VERBS[verb]
-    async with PostgresStore(of(place, kind)) as store:
-        if KINDS.index(kind) >= KINDS.index(least):
-            await do(store, root)
+    first_kind, action = ACTIONS[action_name]
+    async with PostgresStore(url_of(admin_url, kind)) as store:
+        if USER_KINDS.index(kind) >= USER_KINDS.index(first_kind):
+            await action(store, superuser_store)
         else:
             with pytest.raises(StoreUnavailableError, match="grant what is missing"):
-                await do(store, root)
+                await action(store, superuser_store)
 
 
 ENQUEUE = (
@@ -210,19 +217,19 @@ ENQUEUE = (
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", USER_KINDS)
 async def test_the_sql_function_enqueues_for_producers_only(
-    place: str, root: PostgresStore, kind: str
+    admin_url: str, superuser_store: PostgresStore, kind: str
 ) -> None:
     if kind == "viewer":
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await execute(of(place, kind), ENQUEUE)
+            await execute(url_of(admin_url, kind), ENQUEUE)
     else:
-        await execute(of(place, kind), ENQUEUE)
-        assert len(await claim_all(root)) == 2
+        await execute(url_of(admin_url, kind), ENQUEUE)
+        assert len(await claim_all(superuser_store)) == 2
 
 
-DEEDS = {
+OWNER_STATEMENTS = {
     "alter": "ALTER TABLE windlass_job ADD COLUMN more int",
     "drop": "DROP TABLE windlass_log",
     "truncate": "TRUNCATE windlass_log",
@@ -232,13 +239,13 @@ DEEDS = {
 }
 
 
-@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("statement_name", OWNER_STATEMENTS)
 @pytest.mark.parametrize("kind", ["viewer", "producer", "worker"])
 async def test_only_the_owner_changes_tables_and_no_role_reads_other_tables(
-    place: str, kind: str, deed: str
+    admin_url: str, kind: str, statement_name: str
 ) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await execute(of(place, kind), DEEDS[deed])
+        await execute(url_of(admin_url, kind), OWNER_STATEMENTS[statement_name])
 
 
 async def test_the_owner_runs_first_and_later_migrations(postgres_server: str) -> None:
@@ -250,9 +257,9 @@ async def test_the_owner_runs_first_and_later_migrations(postgres_server: str) -
         await migrate(url)
         await make_roles(postgres_server, url)
         await execute(url, f"GRANT windlass_owner TO {name}_owner")
-        await execute(of(url, "owner"), "ALTER TABLE windlass_record ADD COLUMN later int")
-        await execute(of(url, "owner"), "CREATE TABLE windlass_later (x int)")
-        await make_roles(postgres_server, url)  # harmless to repeat, and takes what is new
+        await execute(url_of(url, "owner"), "ALTER TABLE windlass_record ADD COLUMN later int")
+        await execute(url_of(url, "owner"), "CREATE TABLE windlass_later (x int)")
+        await make_roles(postgres_server, url)  # idempotent; also covers the new table
         owners = "SELECT DISTINCT tableowner FROM pg_tables WHERE tablename LIKE 'windlass%'"
         assert [tuple(row) for row in await execute(url, owners)] == [("windlass_owner",)]
     finally:
@@ -260,17 +267,17 @@ async def test_the_owner_runs_first_and_later_migrations(postgres_server: str) -
         await execute(postgres_server, f"DROP ROLE {name}_owner")
 
 
-async def test_every_table_is_in_the_script(place: str) -> None:
+async def test_every_table_is_in_the_script(admin_url: str) -> None:
     tables = (
         "SELECT relname FROM pg_class WHERE relname LIKE 'windlass\\_%' AND relkind IN ('r', 'S')"
     )
-    there = {name for [name] in await execute(place, tables)}
-    assert {name for _, _, name in grants()} == there
+    existing = {name for [name] in await execute(admin_url, tables)}
+    assert {name for _, _, name in grants()} == existing
     assert {role for role, _, _ in grants()} == set(ROLES)
 
 
-async def test_a_worker_runs_as_worker_role_and_an_application_as_producer(place: str) -> None:
-    producer, app = Windlass(of(place, "producer")), Windlass(of(place, "worker"))
+async def test_a_worker_runs_as_worker_role_and_an_application_as_producer(admin_url: str) -> None:
+    producer, app = Windlass(url_of(admin_url, "producer")), Windlass(url_of(admin_url, "worker"))
 
     async def double(number: int) -> int:
         return 2 * number
@@ -286,35 +293,37 @@ async def test_a_worker_runs_as_worker_role_and_an_application_as_producer(place
     await app.aclose()
 
 
-async def _limits(place: str) -> dict[str, Limit | None]:
-    found = await execute(place, "SELECT key, value FROM windlass_record WHERE kind = 'limit'")
+async def _limits(admin_url: str) -> dict[str, Limit | None]:
+    found = await execute(admin_url, "SELECT key, value FROM windlass_record WHERE kind = 'limit'")
     return {name: decode_limit(value) for name, value in found}
 
 
 async def test_an_application_as_a_producer_declares_limits_and_changes_none(
-    place: str, root: PostgresStore
+    admin_url: str, superuser_store: PostgresStore
 ) -> None:
     async def cut(user: str) -> None: ...
 
     def made(kind: str, most: int, **limits: Limit) -> tuple[Windlass, Task[[str], None]]:
-        app = Windlass(of(place, kind), limits={"queue:cuts": Limit(concurrency=most), **limits})
+        app = Windlass(
+            url_of(admin_url, kind), limits={"queue:cuts": Limit(concurrency=most), **limits}
+        )
         return app, app.task(
             name="cut", queue="cuts", key_limit=Limit(rate="5/1m", concurrency=2), limit_key="user"
         )(cut)
 
-    for most in (1, 7):  # of which the first is stored, and stays
+    for most in (1, 7):  # the first declaration is stored and remains
         app, task = made(
             "producer", most, **({"task:cut": Limit(concurrency=3)} if most > 1 else {})
         )
         for _ in range(2):
             await task.aenqueue("ann")
         await app.aclose()
-    assert await _limits(place) == {
+    assert await _limits(admin_url) == {
         "queue:cuts": Limit(concurrency=1),
         "key:cut": Limit(rate="5/1m", concurrency=2),
-        "task:cut": Limit(concurrency=3),  # though what came with it was refused
+        "task:cut": Limit(concurrency=3),  # although the rest of that call was refused
     }
-    assert len(await claim_all(root, "cuts")) == 1
+    assert len(await claim_all(superuser_store, "cuts")) == 1
     app, _ = made("producer", 1)
     with pytest.raises(StoreDeniedError, match="not change the limit queue:cuts"):
         await app.limits.aset("queue:cuts", Limit(concurrency=9))
@@ -324,10 +333,10 @@ async def test_an_application_as_a_producer_declares_limits_and_changes_none(
     app, task = made("worker", 7)
     await task.aenqueue("ann")
     await app.aclose()
-    assert (await _limits(place))["queue:cuts"] == Limit(concurrency=7)
+    assert (await _limits(admin_url))["queue:cuts"] == Limit(concurrency=7)
 
 
-NO_LIMITS = {
+INVALID_DECLARATIONS = {
     "another kind": ("api_key", SETTING),
     "no JSON": ("queue:a", "1"),
     "more than that": ("queue:a", SETTING.replace('"override":null', '"override":null,"x":1')),
@@ -340,34 +349,34 @@ NO_LIMITS = {
 }
 
 
-@pytest.mark.parametrize("sort", NO_LIMITS)
+@pytest.mark.parametrize("case", INVALID_DECLARATIONS)
 async def test_nothing_but_a_limit_is_stored_by_a_declaration(
-    place: str, root: PostgresStore, sort: str
+    admin_url: str, superuser_store: PostgresStore, case: str
 ) -> None:
-    name, value = NO_LIMITS[sort]
+    name, value = INVALID_DECLARATIONS[case]
     with pytest.raises(asyncpg.PostgresError):
         await execute(
-            of(place, "producer"),
+            url_of(admin_url, "producer"),
             f"SELECT windlass_declare_limit('{name}', '{value}'::text::bytea)",
         )
-    assert await execute(place, "SELECT FROM windlass_record") == []
+    assert await execute(admin_url, "SELECT FROM windlass_record") == []
 
 
 async def test_only_producers_declare_limits_and_only_in_the_stores_table(
-    place: str, root: PostgresStore
+    admin_url: str, superuser_store: PostgresStore
 ) -> None:
     statement = f"SELECT windlass_declare_limit('queue:a', '{SETTING}'::text::bytea)"
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await execute(of(place, "viewer"), statement)
-    connection = await asyncpg.connect(of(place, "producer"))
+        await execute(url_of(admin_url, "viewer"), statement)
+    connection = await asyncpg.connect(url_of(admin_url, "producer"))
     await connection.execute("CREATE TEMP TABLE windlass_record (kind text, key text PRIMARY KEY)")
     await connection.execute(statement)
     await connection.close()
-    assert await _limits(place) == {"queue:a": Limit(concurrency=2)}
+    assert await _limits(admin_url) == {"queue:a": Limit(concurrency=2)}
 
 
 @pytest.mark.parametrize(
-    ("name", "answers"),
+    ("name", "return_type"),
     [
         ("num_nonnulls(text, text)", "integer"),
         ("format(text, text, text)", "text"),
@@ -375,17 +384,17 @@ async def test_only_producers_declare_limits_and_only_in_the_stores_table(
     ],
 )
 async def test_a_declaration_calls_no_foreign_function(
-    place: str, root: PostgresStore, name: str, answers: str
+    admin_url: str, superuser_store: PostgresStore, name: str, return_type: str
 ) -> None:
-    """Not even a better match: a role that may create functions would run it as the owner."""
-    theirs = f"CREATE FUNCTION {name} RETURNS {answers} LANGUAGE plpgsql AS "
-    await execute(place, theirs + "$$ BEGIN RAISE 'taken'; END $$")
+    """Otherwise a role that can create functions could run code as the owner."""
+    definition = f"CREATE FUNCTION {name} RETURNS {return_type} LANGUAGE plpgsql AS "
+    await execute(admin_url, definition + "$$ BEGIN RAISE 'called'; END $$")
     try:
         statement = f"SELECT windlass_declare_limit('queue:a', '{SETTING}'::text::bytea)"
-        await execute(of(place, "producer"), statement)
+        await execute(url_of(admin_url, "producer"), statement)
     finally:
-        await execute(place, f"DROP FUNCTION public.{name}")
-    assert await _limits(place) == {"queue:a": Limit(concurrency=2)}
+        await execute(admin_url, f"DROP FUNCTION public.{name}")
+    assert await _limits(admin_url) == {"queue:a": Limit(concurrency=2)}
 
 
 def test_the_script_is_printed_and_other_stores_have_none() -> None:

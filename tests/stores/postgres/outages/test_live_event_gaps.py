@@ -1,4 +1,4 @@
-"""A tail returns all events in order, although commits are late_job, out of order, or fail."""
+"""A tail returns all events in order, although commits are slow, out of order, or fail."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def has_no_gaps(events: list[Event]) -> bool:
     return [event.seq for event in events] == list(range(1, len(events) + 1))
 
 
-@pytest.mark.late_job
+@pytest.mark.slow
 async def test_every_tail_returns_exactly_the_log(new_database: str) -> None:
     """Tails with notifications, with polling, from a later event, and in another process."""
     await migrate(new_database)
@@ -222,7 +222,7 @@ async def test_events_numbered_early_and_committed_late_are_returned(postgres_ur
         assert [event.seq for event in received] == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.late_job
+@pytest.mark.slow
 async def test_the_same_writers_break_a_reader_by_sequence(new_database: str) -> None:
     """Proves that the writers of this file reveal a reader that skips late commits."""
     await migrate(new_database)

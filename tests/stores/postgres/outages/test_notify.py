@@ -193,7 +193,7 @@ async def test_a_killed_listener_reconnects_and_misses_nothing(
 async def test_a_silently_dropped_listener_is_noticed(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As behind a pooler, which gives the connection to other clients, or after a silent disconnect."""
+    """As after a silent disconnect, or behind a pooler that reassigns the connection."""
     opened: asyncio.Queue[Connection] = asyncio.Queue()
 
     async def connect_and_record(config: PostgresConfig) -> Connection:

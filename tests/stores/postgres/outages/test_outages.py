@@ -372,7 +372,7 @@ async def enqueue_until_stored(store: PostgresStore, job: NewJob) -> None:
 
 
 async def poll_until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Poll poll_until the condition condition."""
+    """Poll until the condition holds."""
     async with asyncio.timeout(TIMEOUT):
         while not await condition():  # noqa: ASYNC110 - polls the server
             await asyncio.sleep(0.05)

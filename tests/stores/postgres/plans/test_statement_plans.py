@@ -65,7 +65,7 @@ async def plan_of(connection: Any, name: str) -> dict[str, Any]:
 
 
 async def fill(url: str) -> None:
-    """Store thousands of jobs: queued, delayed, expiring, with keys, running, succeeded, retried."""
+    """Store thousands of jobs: queued, delayed, expiring, keyed, running, succeeded, retried."""
     async with PostgresStore(url) as store:
         for _ in range(5):
             await store.enqueue([make_job() for _ in range(1000)])

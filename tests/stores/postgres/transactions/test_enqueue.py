@@ -1,4 +1,4 @@
-"""`app.within(connection)`: jobs become real with the caller's own transaction, or never."""
+"""`app.within(connection)`: jobs commit or roll back with the transaction of the caller."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def _dialect(url: str, driver: str) -> sqlalchemy.URL:
     return sqlalchemy.make_url(url).set(drivername=f"postgresql+{driver}")
 
 
-# Each opens a connection and a transaction, and gives: what to pass to `within`, how to insert an
-# order. The transaction is committed, or rolled back by an exception.
+# Each opens a connection and a transaction, and yields the object for `within` and a function that
+# inserts an order. The transaction commits, or an exception rolls it back.
 
 
 @contextmanager
@@ -140,9 +140,9 @@ def app(postgres_url: str) -> Iterator[Windlass]:
     asyncio.run(
         execute(postgres_url, "DROP TABLE IF EXISTS orders;CREATE TABLE orders (what text)")
     )
-    made = Windlass(postgres_url)
-    yield made
-    made.close()
+    opened_app = Windlass(postgres_url)
+    yield opened_app
+    opened_app.close()
     asyncio.run(execute(postgres_url, "DROP TABLE orders;"))
 
 
@@ -155,7 +155,7 @@ def ship(app: Windlass) -> Task[[str], None]:
 
 
 async def _stored(url: str) -> tuple[list[str], list[str]]:
-    """The orders, and the states of the jobs."""
+    """Return the orders, and the states of the jobs."""
     orders = await execute(url, "SELECT what FROM orders ORDER BY 1")
     jobs = await execute(url, "SELECT state FROM windlass_job ORDER BY n")
     return [row[0] for row in orders], [row[0] for row in jobs]
@@ -255,10 +255,13 @@ def test_bytes_are_read_with_any_bytea_output(
 async def test_without_a_transaction_nothing_is_enqueued(
     app: Windlass, ship: Task[[str], None], postgres_url: str
 ) -> None:
-    loose = await asyncpg.connect(postgres_url)
-    with pytest.raises(ConfigurationError, match="no transaction is open"), app.within(loose):
+    without_transaction = await asyncpg.connect(postgres_url)
+    with (
+        pytest.raises(ConfigurationError, match="no transaction is open"),
+        app.within(without_transaction),
+    ):
         await ship.aenqueue("a rope")
-    await loose.close()
+    await without_transaction.close()
 
     def in_sync_code() -> None:
         url = _dialect(postgres_url, "psycopg")
@@ -267,8 +270,8 @@ async def test_without_a_transaction_nothing_is_enqueued(
             psycopg.connect(postgres_url, autocommit=True) as plain,
             engine.connect() as automatic,
         ):
-            djangos = _django_connection(postgres_url)
-            for connection in (plain, automatic, djangos):
+            django_connection = _django_connection(postgres_url)
+            for connection in (plain, automatic, django_connection):
                 with (
                     pytest.raises(ConfigurationError, match="no transaction is open"),
                     app.within(connection),
@@ -276,7 +279,7 @@ async def test_without_a_transaction_nothing_is_enqueued(
                     ship.enqueue("a rope")
             with plain.transaction(), app.within(plain):
                 ship.enqueue("a sail")
-            djangos.close()
+            django_connection.close()
 
     await asyncio.to_thread(in_sync_code)
     assert await _stored(postgres_url) == ([], ["queued"])
@@ -292,8 +295,8 @@ async def test_a_call_of_the_wrong_kind_names_the_right_one(
                 app.within(wrong),
             ):
                 ship.enqueue("a rope")
-    djangos = _django_connection(postgres_url)
-    with pytest.raises(ConfigurationError, match="sync_to_async"), app.within(djangos):
+    django_connection = _django_connection(postgres_url)
+    with pytest.raises(ConfigurationError, match="sync_to_async"), app.within(django_connection):
         await ship.aenqueue("a rope")
     with psycopg.connect(postgres_url) as blocking, app.within(blocking):
         await ship.aenqueue("a rope")  # works, and blocks for the statement
@@ -356,17 +359,17 @@ def test_a_postgres_app_has_no_transaction_of_its_own(app: Windlass) -> None:
 async def test_a_background_task_cannot_use_an_ended_block(
     app: Windlass, ship: Task[[str], None], postgres_url: str
 ) -> None:
-    over = asyncio.Event()
+    block_ended = asyncio.Event()
 
     async def late() -> None:
-        await over.wait()
+        await block_ended.wait()
         await ship.aenqueue("a rope")
 
     async with _asyncpg(postgres_url) as (connection, _):
         with app.within(connection):
             started = asyncio.create_task(late())
             await asyncio.sleep(0)
-        over.set()
+        block_ended.set()
         with pytest.raises(ConflictError, match="has ended"):
             await started
     assert await _stored(postgres_url) == ([], [])

@@ -48,7 +48,7 @@ BY_KEY = '{{"id": "{id}", "task": "default", "unique_key": "{key}", "debounce": 
 
 @asynccontextmanager
 async def open_transaction(url: str, sql: str, *given: object) -> AsyncIterator[Any]:
-    """An open transaction that ran this; the end of the block rolls it back."""
+    """Run a statement in a transaction that stays open; roll it back at the end of the block."""
     connection: Any = await asyncpg.connect(url)
     transaction = connection.transaction()
     await transaction.start()
@@ -61,8 +61,8 @@ async def open_transaction(url: str, sql: str, *given: object) -> AsyncIterator[
 
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    async with PostgresStore(PostgresConfig(url=postgres_url, timeout=2 * SOON)) as made:
-        yield made
+    async with PostgresStore(PostgresConfig(url=postgres_url, timeout=2 * SOON)) as opened:
+        yield opened
 
 
 async def two_running(store: PostgresStore) -> tuple[JobRow, JobRow]:
@@ -72,12 +72,12 @@ async def two_running(store: PostgresStore) -> tuple[JobRow, JobRow]:
 
 
 def settle_statement(store: PostgresStore, row: JobRow) -> tuple[str, str]:
-    """`settle_within`, as a statement."""
+    """Return the statement of `settle_within` and its parameter."""
     sql, text = store.settlement(succeed(row, Succeeded(result=b"1")))
     return sql.replace(":argument", "$1"), text
 
 
-# -- extending
+# -- lease extensions
 
 
 async def test_one_locked_job_does_not_expire_the_leases_of_others(
@@ -91,7 +91,9 @@ async def test_one_locked_job_does_not_expire_the_leases_of_others(
         assert free.lease_until is not None
         assert second.lease_until is not None
         assert second.lease_until > free.lease_until
-        assert first == ExtendResult(lease_until=held.lease_until), "it is neither lost nor longer"
+        assert first == ExtendResult(lease_until=held.lease_until), (
+            "the lease is neither lost nor extended"
+        )
 
 
 async def test_a_lease_is_extended_as_soon_as_its_job_is_unlocked(
@@ -121,7 +123,7 @@ async def test_a_lease_whose_job_succeeded_meanwhile_is_lost(
     await eventually(lambda: asyncio.sleep(0, store._leases._task is None))
 
 
-# -- settling, saying, canceling
+# -- settles, records, cancels
 
 
 @pytest.mark.slow
@@ -157,17 +159,17 @@ async def test_a_worker_settles_others_while_one_is_locked(
     transaction = connection.transaction()
 
     @app.task
-    async def forgetful(ctx: Context) -> str:
+    async def commits_late(ctx: Context) -> str:
         await transaction.start()
         await ctx.asettle_within(connection, "paid")
-        return "paid"  # and the commit is still to come
+        return "paid"  # before the commit
 
     @app.task
     async def quick() -> str:
         return "done"
 
     async with working(app), asyncio.timeout(2 * SOON):
-        left = await forgetful.aenqueue()
+        left = await commits_late.aenqueue()
         await eventually(lambda: asyncio.sleep(0, connection.is_in_transaction()))
         for _ in range(20):
             assert await (await quick.aenqueue()).aresult() == "done"
@@ -185,7 +187,7 @@ async def test_one_locked_job_blocks_no_records_of_others(
 ) -> None:
     held, free = await two_running(store)
     async with open_transaction(postgres_url, LOCK, held.id):
-        stuck = asyncio.ensure_future(
+        blocked = asyncio.ensure_future(
             store.record([AttemptRecords(held.lease, [log_record(1, "x")])])
         )
         async with asyncio.timeout(SOON):
@@ -194,7 +196,7 @@ async def test_one_locked_job_blocks_no_records_of_others(
             with pytest.raises(
                 StoreUnavailableError, match=r"open transaction .* pg_stat_activity"
             ):
-                await stuck
+                await blocked
 
 
 async def test_one_locked_job_blocks_no_other_cancel(
@@ -202,13 +204,13 @@ async def test_one_locked_job_blocks_no_other_cancel(
 ) -> None:
     held, free = await two_running(store)
     async with open_transaction(postgres_url, LOCK, held.id) as transaction:
-        stuck = asyncio.ensure_future(store.cancel([CancelRequest(job_id=held.id)]))
+        blocked = asyncio.ensure_future(store.cancel([CancelRequest(job_id=held.id)]))
         async with asyncio.timeout(SOON):
             [answer] = await store.cancel([CancelRequest(job_id=free.id)])
         assert answer.applied
-        assert not stuck.done()
+        assert not blocked.done()
         await transaction.rollback()
-        assert (await stuck)[0].applied
+        assert (await blocked)[0].applied
 
 
 # -- maintenance
@@ -285,7 +287,7 @@ async def test_an_open_debounced_enqueue_does_not_lock_a_running_job(
 
 async def test_a_locked_key_blocks_no_other_key(store: PostgresStore, postgres_url: str) -> None:
     async with open_transaction(postgres_url, HOLD, by_key("taken")) as transaction:
-        stuck = [
+        blocked = [
             asyncio.ensure_future(store.enqueue([make_job(task="default", unique_key="taken")]))
             for _ in range(20)  # more than there are connections
         ]
@@ -295,16 +297,16 @@ async def test_a_locked_key_blocks_no_other_key(store: PostgresStore, postgres_u
                 answers = await store.enqueue(others)
                 assert [answer.status for answer in answers] == [EnqueueStatus.CREATED] * 2
             assert len(await claim_all(store)) == 4
-        assert not any(call.done() for call in stuck)
+        assert not any(call.done() for call in blocked)
         await transaction.rollback()
-        statuses = [answer.status for [answer] in await asyncio.gather(*stuck)]
+        statuses = [answer.status for [answer] in await asyncio.gather(*blocked)]
     assert sorted(statuses) == [EnqueueStatus.CREATED] + [EnqueueStatus.DUPLICATE] * 19
 
 
 async def test_jobs_of_one_call_keep_their_order_when_a_key_is_locked(
     store: PostgresStore, postgres_url: str
 ) -> None:
-    """The second needs the first's key, the third the second's request id."""
+    """The second job has the key of the first; the third has the request id of the second."""
     jobs = [
         make_job(task="default", unique_key="taken"),
         make_job(task="default", unique_key="taken", request_id="r"),
@@ -314,15 +316,15 @@ async def test_jobs_of_one_call_keep_their_order_when_a_key_is_locked(
     async with open_transaction(postgres_url, HOLD, by_key("taken")) as transaction:
         call = asyncio.ensure_future(store.enqueue(jobs))
 
-        async def came() -> bool:
+        async def is_stored() -> bool:
             return bool((await store.get([jobs[3].id]))[0])
 
-        await eventually(came)
+        await eventually(is_stored)
         assert await store.get([job.id for job in jobs[:3]]) == [None] * 3
         await transaction.rollback()
         answers = await call
-    made = [answer.status is EnqueueStatus.CREATED for answer in answers]
-    assert made == [True, False, True, True]
+    created = [answer.status is EnqueueStatus.CREATED for answer in answers]
+    assert created == [True, False, True, True]
 
 
 @pytest.mark.slow
@@ -349,7 +351,7 @@ async def test_a_wait_for_a_locked_key_times_out_with_an_error(
     store: PostgresStore, postgres_url: str
 ) -> None:
     engine = store._shared_engine
-    engine.config = replace(engine.config, timeout=0.3)  # of waits, and not of statements
+    engine.config = replace(engine.config, timeout=0.3)  # of lock waits, not of statements
     async with open_transaction(postgres_url, HOLD, by_key("taken")):
         with pytest.raises(StoreUnavailableError, match=r"open transaction .* or its key"):
             await store.enqueue([make_job(task="default", unique_key="taken")])
@@ -361,19 +363,19 @@ async def test_closing_ends_the_wait_for_locked_jobs(
     held = await start_one(store)
     async with open_transaction(postgres_url, LOCK, held.id):
         await store.extend([held.lease], 3600)
-        stuck = asyncio.ensure_future(store.cancel([CancelRequest(job_id=held.id)]))
+        blocked = asyncio.ensure_future(store.cancel([CancelRequest(job_id=held.id)]))
         await asyncio.sleep(0)
         async with asyncio.timeout(SOON):
             await store.close()
             with pytest.raises(StoreUnavailableError):
-                await stuck
+                await blocked
 
 
-# -- a queue row without its job
+# -- queue rows of ended jobs
 
 
 async def test_a_claim_that_fails_leaves_no_expired_queue_row(postgres_url: str) -> None:
-    """It had the place locked when the job expired, and was then torn."""
+    """The claim held the lock of the queue row when the job expired, and then failed."""
     clock = VirtualClock()
     async with PostgresStore(postgres_url, clock=clock) as store:
         await store.enqueue([make_job(expires_in=5), make_job(expires_in=5), make_job()])
@@ -439,7 +441,7 @@ async def test_a_dependent_of_a_job_with_a_locked_key_waits_with_it(
 async def test_a_success_sees_a_child_that_was_committed_meanwhile(
     store: PostgresStore, postgres_url: str
 ) -> None:
-    """The short statement found its job unawaited, waited for its lock, and reads it again."""
+    """The fast settle saw no dependents, waits for the lock, and then reads the job again."""
     parent = await start_one(store)
     child = f'{{"task": "t", "queue": "children", "depends_on": ["{parent.id}"]}}'
     async with open_transaction(postgres_url, HOLD, child) as transaction:
@@ -464,7 +466,7 @@ async def _waits_for_a_lock(url: str) -> bool:
 async def test_a_locked_dependent_blocks_the_end_of_a_job_but_not_its_retry(
     store: PostgresStore, postgres_url: str
 ) -> None:
-    """A retry, a release or a rescue changes nothing for dependents."""
+    """A retry, a release or a rescue does not affect dependents."""
     retried, ended = await two_running(store)
     waiting = make_job(depends_on=(retried.id, ended.id))
     await store.enqueue([waiting])

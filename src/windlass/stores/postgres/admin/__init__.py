@@ -1,1 +1,1 @@
-"""Schema of the PostgreSQL store: migrations, roles, checks."""
+"""Administration of the PostgreSQL store: migrations, roles, checkup."""

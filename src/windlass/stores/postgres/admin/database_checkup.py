@@ -1,4 +1,4 @@
-"""Checks of a PostgreSQL server for `windlass check`: reads facts, then derives findings."""
+"""Checkup of a PostgreSQL database for `windlass check`: reads facts, then derives findings."""
 
 from __future__ import annotations
 

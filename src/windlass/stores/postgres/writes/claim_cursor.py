@@ -31,7 +31,7 @@ HEAD_CHECK_RATIO = 50  # interval of head checks, as a multiple of their duratio
 MIN_HEAD_INTERVAL, MAX_HEAD_INTERVAL = 1.0, 10.0  # seconds between two head checks
 HEAD_TIMEOUT = 10.0  # seconds that a head check may take
 LAG = 2.0  # seconds by which the start stays behind the last claim
-MAX_LAG_POSITIONS = 4_000  # at most so many dead rows are stepped over
+MAX_LAG_POSITIONS = 4_000  # positions that claims reread; limits the dead rows among them
 MAX_PRIORITIES = 32  # per queue; each is a range to read
 _HIGHEST, _LOWEST = 2**31 - 1, -(2**31)
 _BEFORE_FIRST = -1
@@ -151,7 +151,9 @@ class ClaimCursor:
 
     async def check_head(self, connection: Connection, now: Instant | None) -> bool:
         """Read the first positions, and time it; return whether claims would have missed a job."""
-        priorities = [(queue, each) for queue, cursors in self._cursors.items() for each in cursors]
+        priorities = [
+            (queue, priority) for queue, cursors in self._cursors.items() for priority in cursors
+        ]
         if not priorities:
             return False  # there are few dead rows again
         started = self._clock()

@@ -1,4 +1,4 @@
-"""Writes of one handle: coalesced, applied, and announced to waiting processes."""
+"""Writer of one handle: coalesces calls, applies them, and notifies waiting processes."""
 
 from __future__ import annotations
 

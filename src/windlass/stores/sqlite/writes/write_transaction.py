@@ -1,4 +1,4 @@
-"""Write transaction of the SQLite store, shared by the calls of one commit."""
+"""Write transaction of the SQLite store, shared by the calls of one group commit."""
 
 from __future__ import annotations
 
