@@ -53,7 +53,7 @@ class Shop:
 
         self.pack, self.ship = pack, ship
 
-    def transaction(self) -> AbstractAsyncContextManager[Tx]:
+    def transaction(self) -> AbstractAsyncContextManager[CallerTransaction]:
         """Return a transaction; jobs enqueued inside it are part of it."""
         raise NotImplementedError
 
@@ -73,7 +73,7 @@ class Shop:
         return sorted(row.state for row in page.rows)
 
 
-class Tx:
+class CallerTransaction:
     """Transaction of the caller."""
 
     def __init__(self, run: Callable[[str], Any]) -> None:
@@ -92,9 +92,9 @@ class SqliteShop(Shop):
             tx.execute("CREATE TABLE orders (what TEXT)")
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Tx]:
+    async def transaction(self) -> AsyncIterator[CallerTransaction]:
         with self.app.transaction(timeout=TIMEOUT) as tx:
-            yield Tx(tx.execute)
+            yield CallerTransaction(tx.execute)
 
     async def orders(self) -> list[str]:
         with self.app.transaction() as tx:
@@ -103,12 +103,12 @@ class SqliteShop(Shop):
 
 class PostgresShop(Shop):
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Tx]:
+    async def transaction(self) -> AsyncIterator[CallerTransaction]:
         connection = await asyncpg.connect(self.app.url)
         try:
             async with connection.transaction():
                 with self.app.within(connection):
-                    yield Tx(connection.execute)
+                    yield CallerTransaction(connection.execute)
         finally:
             await connection.close()
 
@@ -118,7 +118,7 @@ class PostgresShop(Shop):
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
+def opened_shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
     if request.param == "sqlite":
         yield SqliteShop(tmp_path)
         return
@@ -129,9 +129,9 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
 
 
 @pytest_asyncio.fixture
-async def shop(made: Shop) -> AsyncIterator[Shop]:
-    yield made
-    await made.app.aclose()
+async def shop(opened_shop: Shop) -> AsyncIterator[Shop]:
+    yield opened_shop
+    await opened_shop.app.aclose()
 
 
 async def test_jobs_run_only_after_the_commit_which_wakes_a_worker(shop: Shop) -> None:

@@ -32,10 +32,10 @@ from windlass.testing import make_job
 from windlass.testing.factories import claim_all, log_record, no_jitter
 from windlass.testing.wrapped_store import WrappedStore
 
-CONCURRENT = 32
+CALLS = 32
 
 
-class Slow(WrappedStore):
+class BlockingStore(WrappedStore):
     """Blocks the first call of a method until it is released, and counts the items of each call."""
 
     def __init__(self, store: Store) -> None:
@@ -43,13 +43,13 @@ class Slow(WrappedStore):
         self.sizes: dict[str, list[int]] = {}
         self.started, self.release = Event(), Event()
 
-    def wrap(self, store: Store) -> Slow:
+    def wrap(self, store: Store) -> BlockingStore:
         return self
 
     async def around(self, method: str, call: Any) -> Any:
         return await call()
 
-    async def _held(self, method: str, items: Any) -> None:
+    async def _block_first(self, method: str, items: Any) -> None:
         sizes = self.sizes.setdefault(method, [])
         sizes.append(len(items))
         if len(sizes) == 1:
@@ -57,41 +57,41 @@ class Slow(WrappedStore):
             await asyncio.to_thread(self.release.wait, PATIENCE)
 
     async def enqueue(self, jobs: Any, *, atomic: bool = False) -> Any:
-        await self._held("enqueue", jobs)
+        await self._block_first("enqueue", jobs)
         return await self.store.enqueue(jobs, atomic=atomic)
 
     async def apply(self, transitions: Any) -> Any:
-        await self._held("apply", transitions)
+        await self._block_first("apply", transitions)
         return await self.store.apply(transitions)
 
     async def record(self, attempt_records: Any) -> Any:
-        await self._held("record", attempt_records)
+        await self._block_first("record", attempt_records)
         return await self.store.record(attempt_records)
 
     async def extend(self, leases: Any, seconds: float) -> Any:
-        await self._held("extend", leases)
+        await self._block_first("extend", leases)
         return await self.store.extend(leases, seconds)
 
 
 @pytest.fixture
-def slow() -> Slow:
-    return Slow(MemoryStore())
+def slow() -> BlockingStore:
+    return BlockingStore(MemoryStore())
 
 
 @pytest.fixture
-def served(slow: Slow, tmp_path: Path) -> Iterator[Served]:
+def served(slow: BlockingStore, tmp_path: Path) -> Iterator[Served]:
     app = Windlass("memory:", data=tmp_path)
-    with app.replace_store(slow, tmp_path), serving(tmp_path, OPEN, app=app) as one:
-        yield one
+    with app.replace_store(slow, tmp_path), serving(tmp_path, OPEN, app=app) as served:
+        yield served
 
 
 @pytest_asyncio.fixture
 async def store(served: Served) -> AsyncIterator[HttpStore]:
-    async with HttpStore(HttpConfig(url=served.url)) as one:
-        yield one
+    async with HttpStore(HttpConfig(url=served.url)) as opened:
+        yield opened
 
 
-async def run_concurrently(slow: Slow, *calls: Any) -> list[Any]:
+async def run_concurrently(slow: BlockingStore, *calls: Any) -> list[Any]:
     """Run the calls; the first one is in progress when the others start."""
     slow.started.clear()
     slow.release.clear()
@@ -105,21 +105,23 @@ async def run_concurrently(slow: Slow, *calls: Any) -> list[Any]:
         return await asyncio.gather(first, *others, return_exceptions=True)
 
 
-async def test_calls_made_during_a_request_are_combined(store: HttpStore, slow: Slow) -> None:
-    jobs = [make_job(queue="q") for _ in range(CONCURRENT)]
+async def test_calls_made_during_a_request_are_combined(
+    store: HttpStore, slow: BlockingStore
+) -> None:
+    jobs = [make_job(queue="q") for _ in range(CALLS)]
     enqueued = await run_concurrently(slow, *(store.enqueue([job]) for job in jobs))
-    assert slow.sizes["enqueue"] == [1, CONCURRENT - 1]
+    assert slow.sizes["enqueue"] == [1, CALLS - 1]
     assert [answer.new.id for [answer] in enqueued] == [job.id for job in jobs]
-    rows = await claim_all(store, "q", limit=CONCURRENT)
+    rows = await claim_all(store, "q", limit=CALLS)
     assert [row.id for row in rows] == [job.id for job in jobs], "in order of arrival"
 
     leases = [Lease(row.id, row.fence, row.token) for row in rows if row.token]
-    lengths = [30.0 if index % 2 else 60.0 for index in range(CONCURRENT)]
+    lengths = [30.0 if index % 2 else 60.0 for index in range(CALLS)]
     pairs = zip(leases, lengths, strict=True)
     longer = await run_concurrently(
         slow, *(store.extend([lease], length) for lease, length in pairs)
     )
-    assert slow.sizes["extend"] == [1, CONCURRENT // 2, CONCURRENT // 2 - 1], "once per duration"
+    assert slow.sizes["extend"] == [1, CALLS // 2, CALLS // 2 - 1], "once per duration"
     assert all(answer.lease_until is not None for [answer] in longer)
     assert max(a.lease_until for [a] in longer[1::2]) < min(a.lease_until for [a] in longer[0::2])
 
@@ -127,16 +129,16 @@ async def test_calls_made_during_a_request_are_combined(store: HttpStore, slow: 
         AttemptRecords(lease, [log_record(1, f"log of {lease.job_id}")]) for lease in leases
     ]
     recorded = await run_concurrently(slow, *(store.record([one]) for one in attempt_records))
-    assert slow.sizes["record"] == [1, CONCURRENT - 1]
+    assert slow.sizes["record"] == [1, CALLS - 1]
     assert all(answer.applied for [answer] in recorded)
 
     transitions = [settle(row, Succeeded(), random=no_jitter) for row in rows]
     ended = await run_concurrently(slow, *(store.apply([one]) for one in transitions))
-    assert slow.sizes["apply"] == [1, CONCURRENT - 1]
+    assert slow.sizes["apply"] == [1, CALLS - 1]
     assert all(answer.state is State.SUCCEEDED for [answer] in ended)
 
 
-async def test_a_bad_job_is_refused_alone(store: HttpStore, slow: Slow) -> None:
+async def test_a_bad_job_is_refused_alone(store: HttpStore, slow: BlockingStore) -> None:
     jobs = [
         make_job(),
         make_job(),
@@ -156,7 +158,7 @@ async def test_a_bad_job_is_refused_alone(store: HttpStore, slow: Slow) -> None:
     ]  # fmt: skip
 
 
-async def test_large_calls_are_not_combined(store: HttpStore, slow: Slow) -> None:
+async def test_large_calls_are_not_combined(store: HttpStore, slow: BlockingStore) -> None:
     many = [make_job() for _ in range(MAX_COALESCED + 1)]
     await run_concurrently(
         slow, *(store.enqueue(jobs) for jobs in ([make_job()], [make_job()], many, [make_job()]))
@@ -164,7 +166,7 @@ async def test_large_calls_are_not_combined(store: HttpStore, slow: Slow) -> Non
     assert sorted(slow.sizes["enqueue"]) == [1, 2, MAX_COALESCED + 1]
 
 
-async def test_atomic_calls_are_not_combined(store: HttpStore, slow: Slow) -> None:
+async def test_atomic_calls_are_not_combined(store: HttpStore, slow: BlockingStore) -> None:
     pair = [make_job(), make_job(depends_on=(uuid7(),))]
     first, both, last = await run_concurrently(
         slow, store.enqueue([make_job()]), store.enqueue(pair, atomic=True),
@@ -173,7 +175,7 @@ async def test_atomic_calls_are_not_combined(store: HttpStore, slow: Slow) -> No
     assert [one.accepted for one in (*first, *both, *last)] == [True, False, False, True]
 
 
-async def test_a_cancelled_call_cancels_no_other(store: HttpStore, slow: Slow) -> None:
+async def test_a_cancelled_call_cancels_no_other(store: HttpStore, slow: BlockingStore) -> None:
     jobs = [make_job() for _ in range(3)]
     slow.started.clear()
     calls = [asyncio.ensure_future(store.enqueue([jobs[0]]))]
@@ -188,7 +190,7 @@ async def test_a_cancelled_call_cancels_no_other(store: HttpStore, slow: Slow) -
     assert done[2][0].accepted
 
 
-async def test_close_waits_for_combined_calls(served: Served, slow: Slow) -> None:
+async def test_close_waits_for_combined_calls(served: Served, slow: BlockingStore) -> None:
     store = HttpStore(HttpConfig(url=served.url))
     jobs = [make_job() for _ in range(3)]
     calls = [asyncio.ensure_future(store.enqueue([jobs[0]]))]
@@ -210,7 +212,7 @@ async def test_an_unreachable_server_fails_all_combined_calls() -> None:
             assert isinstance(error, StoreUnavailableError)
 
 
-def test_a_handle_works_in_another_event_loop(served: Served, slow: Slow) -> None:
+def test_a_handle_works_in_another_event_loop(served: Served, slow: BlockingStore) -> None:
     """Also after its calls were lost with their event loop."""
     store = HttpStore(HttpConfig(url=served.url))
 
@@ -225,7 +227,7 @@ def test_a_handle_works_in_another_event_loop(served: Served, slow: Slow) -> Non
 
 
 async def test_a_call_without_permission_is_refused_alone(tmp_path: Path) -> None:
-    slow = Slow(MemoryStore())
+    slow = BlockingStore(MemoryStore())
     app = Windlass("memory:", data=tmp_path)
     config = ServerConfig(auth=AuthMode.KEYS)
     with app.replace_store(slow, tmp_path), serving(tmp_path, config, app=app) as served:

@@ -12,7 +12,7 @@ from windlass.core.decisions.outcome import Succeeded
 from windlass.stores.postgres import PostgresStore
 from windlass.testing.factories import enqueue_one, settle_one, start_one
 
-PAGE = Path(__file__).parents[3] / "docs/how-to/postgresql.md"
+PAGE = Path(__file__).parents[4] / "docs/how-to/postgresql.md"
 QUERIES = re.findall(r"```sql\n(.*?);\n```", PAGE.read_text(), re.DOTALL)
 
 

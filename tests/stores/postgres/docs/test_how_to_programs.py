@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.stores.postgres.server import migrate
 
-PAGES = sorted((Path(__file__).parents[3] / "docs/how-to").glob("*.md"))
+PAGES = sorted((Path(__file__).parents[4] / "docs/how-to").glob("*.md"))
 BLOCK = re.compile(r"```python postgresql\n(.*?)```", re.DOTALL)
 CODE = {page.stem: code for page in PAGES if (code := "\n".join(BLOCK.findall(page.read_text())))}
 
