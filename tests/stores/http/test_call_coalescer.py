@@ -128,12 +128,12 @@ async def test_calls_made_during_a_request_are_combined(
     attempt_records = [
         AttemptRecords(lease, [log_record(1, f"log of {lease.job_id}")]) for lease in leases
     ]
-    recorded = await run_concurrently(slow, *(store.record([one]) for one in attempt_records))
+    recorded = await run_concurrently(slow, *(store.record([entry]) for entry in attempt_records))
     assert slow.sizes["record"] == [1, CALLS - 1]
     assert all(answer.applied for [answer] in recorded)
 
     transitions = [settle(row, Succeeded(), random=no_jitter) for row in rows]
-    ended = await run_concurrently(slow, *(store.apply([one]) for one in transitions))
+    ended = await run_concurrently(slow, *(store.apply([transition]) for transition in transitions))
     assert slow.sizes["apply"] == [1, CALLS - 1]
     assert all(answer.state is State.SUCCEEDED for [answer] in ended)
 
@@ -148,9 +148,15 @@ async def test_a_bad_job_is_refused_alone(store: HttpStore, slow: BlockingStore)
         make_job(),
     ]
     answers = await run_concurrently(slow, *(store.enqueue([job]) for job in jobs))
-    outcomes = [one if isinstance(one, Exception) else one[0].status for one in answers]
+    outcomes = [answer if isinstance(answer, Exception) else answer[0].status for answer in answers]
     good, bad = EnqueueStatus.CREATED, EnqueueStatus.REFUSED
-    assert [one for index, one in enumerate(outcomes) if index != 3] == [good, good, bad, bad, good]
+    assert [outcome for index, outcome in enumerate(outcomes) if index != 3] == [
+        good,
+        good,
+        bad,
+        bad,
+        good,
+    ]
     assert isinstance(answers[2][0].error, NotFoundError)
     assert outcomes[3] is not good
     assert [row is not None for row in await store.get([job.id for job in jobs])] == [
@@ -172,7 +178,7 @@ async def test_atomic_calls_are_not_combined(store: HttpStore, slow: BlockingSto
         slow, store.enqueue([make_job()]), store.enqueue(pair, atomic=True),
         store.enqueue([make_job()]),
     )  # fmt: skip
-    assert [one.accepted for one in (*first, *both, *last)] == [True, False, False, True]
+    assert [answer.accepted for answer in (*first, *both, *last)] == [True, False, False, True]
 
 
 async def test_a_cancelled_call_cancels_no_other(store: HttpStore, slow: BlockingStore) -> None:
@@ -202,7 +208,7 @@ async def test_close_waits_for_combined_calls(served: Served, slow: BlockingStor
     slow.release.set()
     await closing
     assert all(call.done() for call in calls)
-    assert all(one.accepted for [one] in await asyncio.gather(*calls))
+    assert all(answer.accepted for [answer] in await asyncio.gather(*calls))
 
 
 async def test_an_unreachable_server_fails_all_combined_calls() -> None:
@@ -239,7 +245,7 @@ async def test_a_call_without_permission_is_refused_alone(tmp_path: Path) -> Non
             promote = Transition(job_id=jobs[1].id, fence=0, trigger=Trigger.PROMOTE)
             transitions = [submit(jobs[0].id), promote, submit(jobs[2].id)]
             first, second, third = await run_concurrently(
-                slow, *(store.apply([one]) for one in transitions)
+                slow, *(store.apply([transition]) for transition in transitions)
             )
     assert first[0].applied
     assert isinstance(second, StoreDeniedError)

@@ -18,8 +18,8 @@ from windlass.testing.conformance.model import run_model
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    with server(tmp_path) as one:
-        yield one
+    with server(tmp_path) as served:
+        yield served
 
 
 @pytest.mark.parametrize("examples", [1, pytest.param(8, marks=pytest.mark.slow)])

@@ -25,8 +25,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with server(tmp_path_factory.mktemp("served")) as one:
-        yield one
+    with server(tmp_path_factory.mktemp("served")) as served:
+        yield served
 
 
 @pytest.fixture

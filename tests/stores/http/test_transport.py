@@ -320,12 +320,12 @@ async def test_a_large_call_is_split_and_large_items_are_refused(
             half = b'"' + b"x" * 2**19 + b'"'
             jobs = [make_job(payload=half, unique_key=str(n % 7)) for n in range(8)]
             answers = await store.enqueue(jobs)
-            assert [one.status for one in answers[:7]] == [EnqueueStatus.CREATED] * 7
+            assert [answer.status for answer in answers[:7]] == [EnqueueStatus.CREATED] * 7
             assert answers[7].status is EnqueueStatus.DUPLICATE
-            assert [one.new for one in answers] == jobs
+            assert [answer.new for answer in answers] == jobs
 
             together = await store.enqueue([make_job(payload=half) for _ in range(4)], atomic=True)
-            assert {type(one.error) for one in together} == {TooLargeError}
+            assert {type(answer.error) for answer in together} == {TooLargeError}
 
             rows = await claim_all(store)
             children = [make_job(payload=half) for _ in range(4)]
@@ -339,12 +339,12 @@ async def test_a_large_call_is_split_and_large_items_are_refused(
                 for n, row in enumerate(rows)
             ]
             settled = await store.apply(transitions)
-            assert [one.status for one in settled] == [
+            assert [answer.status for answer in settled] == [
                 Status.APPLIED if n != 2 else Status.REFUSED for n in range(7)
             ]
             assert isinstance(settled[2].error, TooLargeError)
             large = [Put(kind="x", key=str(n), value=half) for n in range(8)]
-            assert all(one.applied for one in await store.put_records(large))
+            assert all(answer.applied for answer in await store.put_records(large))
 
 
 @pytest.mark.parametrize("lost", [{1}, {2}, {3}, {2, 4}])
@@ -562,7 +562,7 @@ def test_progress_never_falls() -> None:
     events = [
         sequence.accept(event(n, percent)) for n, percent in enumerate([5, 40, 30, None, 50], 1)
     ]
-    assert [one and one.data.get("progressPct") for one in events] == [5, 40, 40, None, 50]
+    assert [event and event.data.get("progressPct") for event in events] == [5, 40, 40, None, 50]
 
 
 # -- concurrency
@@ -576,7 +576,7 @@ async def test_many_calls_at_once_share_a_few_connections(
             jobs = await asyncio.gather(*(enqueue_one(remote) for _ in range(200)))
             running = await claim_all(remote, limit=1000)
             attempt_records = [AttemptRecords(row.lease, [log_record(1, "x")]) for row in running]
-            answers = await asyncio.gather(*(remote.record([one]) for one in attempt_records))
+            answers = await asyncio.gather(*(remote.record([entry]) for entry in attempt_records))
         assert len({job.id for job in jobs}) == len(running) == 200
         assert {answer.status for [answer] in answers} == {Status.APPLIED}
         assert proxy.connections <= 64

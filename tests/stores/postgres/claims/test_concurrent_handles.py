@@ -156,21 +156,21 @@ async def test_a_job_is_either_claimed_or_canceled(
     postgres_url: str,
 ) -> None:
     """A claim locks the queue row first, a cancel the job row first."""
-    async with PostgresStore(postgres_url) as one, PostgresStore(postgres_url) as other:
+    async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
         for _ in range(30):
             jobs = [make_job() for _ in range(10)]
-            await one.enqueue(jobs)
+            await store.enqueue(jobs)
             requests = [CancelRequest(job_id=job.id) for job in reversed(jobs)]
 
-            taken, _ = await asyncio.gather(claim_all(one), other.cancel(requests))
+            taken, _ = await asyncio.gather(claim_all(store), other.cancel(requests))
 
             running = {row.id for row in taken}
-            rows = [row for row in await one.get([job.id for job in jobs]) if row is not None]
+            rows = [row for row in await store.get([job.id for job in jobs]) if row is not None]
             assert {row.id for row in rows if row.state is State.RUNNING} == running
             assert all(row.cancel_requested for row in rows if row.id in running)
             assert {row.state for row in rows if row.id not in running} <= {State.CANCELED}
-            await one.apply([settle(row, Succeeded(), random=no_jitter) for row in taken])
-        assert not (await one.find(Query(states=frozenset({State.QUEUED})))).rows
+            await store.apply([settle(row, Succeeded(), random=no_jitter) for row in taken])
+        assert not (await store.find(Query(states=frozenset({State.QUEUED})))).rows
     assert await inconsistencies(postgres_url) == {}
 
 
@@ -317,12 +317,12 @@ async def hold_locks(
 
 async def test_batches_in_opposite_orders_wait_for_each_other(postgres_url: str) -> None:
     """If each call locked jobs in its own order, both would block at the job in the middle."""
-    async with PostgresStore(postgres_url) as one, PostgresStore(postgres_url) as other:
-        ids = [row.id for row in await finish_jobs(one, 5)]
+    async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
+        ids = [row.id for row in await finish_jobs(store, 5)]
         [[before]] = await execute(postgres_url, DEADLOCKS)
         lock = f"SELECT FROM windlass_job WHERE id = '{ids[2]}' FOR UPDATE"
         async with hold_locks(postgres_url, lock) as both_blocked:
-            both = asyncio.gather(one.delete(ids), other.delete(ids[::-1]))
+            both = asyncio.gather(store.delete(ids), other.delete(ids[::-1]))
             await both_blocked()
         answers = [{answer.status for answer in batch} for batch in await both]
 
@@ -343,17 +343,17 @@ async def test_a_key_requested_by_two_calls_at_once_is_stored_once(
 ) -> None:
     """A table lock blocks inserts until both calls have read."""
     retried = watch_retries(monkeypatch)
-    async with PostgresStore(postgres_url) as one, PostgresStore(postgres_url) as other:
+    async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
         async with hold_locks(
             postgres_url, "LOCK TABLE windlass_job IN SHARE MODE"
         ) as both_blocked:
-            enqueues = (store.enqueue([make_job(unique_key="u")]) for store in (one, other))
+            enqueues = (handle.enqueue([make_job(unique_key="u")]) for handle in (store, other))
             both = asyncio.gather(*enqueues)
             await wait_for_first(both_blocked(), retried.wait())
         [[first], [second]] = await both
 
         assert {first.status, second.status} == {EnqueueStatus.CREATED, EnqueueStatus.DUPLICATE}
-        assert len(await claim_all(one)) == 1
+        assert len(await claim_all(store)) == 1
 
 
 async def test_a_claim_skips_rows_locked_by_another_claim(postgres_url: str) -> None:
