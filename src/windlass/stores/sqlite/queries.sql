@@ -577,8 +577,8 @@ WHERE n = ? AND seq > ? AND type = 'attempt'
 ORDER BY fence LIMIT ?
 
 -- name: search_range
--- The jobs that one page searches: a bounded range, newest first, so that the cost of a page does
--- not depend on the number of jobs. A page may be short; its cursor continues.
+-- The jobs that one page searches: a bounded range, newest first. So the cost of a page does not
+-- depend on the number of jobs. A page may be short; its cursor continues.
 SELECT n FROM windlass_job WHERE n < ? ORDER BY n DESC LIMIT ?
 
 -- name: unsuccessful_range

@@ -2,9 +2,10 @@
 
 A transaction that stays open, anywhere in the database, keeps all queue rows that were deleted
 since. Each claim would step over all of them: within minutes it takes a quarter of a second instead
-of half a millisecond. So while the server reports many dead rows and the scan is slow, a handle
-starts in each queue and priority at the jobs that it claimed some seconds ago. Jobs that get a
-slightly lower position later, by a late commit or by fairness, are still found at once.
+of half a millisecond. So a handle skips the head while the server reports many dead rows and the
+scan is slow. In each queue and priority it starts at the jobs that it claimed some seconds ago.
+Jobs that get a slightly lower position later, by a late commit or by fairness, are still found at
+once.
 
 A check of the head finds jobs at much lower positions. It runs in the background, so that no claim
 pays for it, and takes at most a fiftieth of the time. If it finds a job before the start of the

@@ -159,9 +159,9 @@ async def lock_keys(
 ) -> set[int]:
     """Lock the keys of these jobs that are available, before any other lock.
 
-    Return the indexes of items that must wait for another transaction, and of those that share a
-    key or an id with one of them, so that their order stays. A retry locks the id of the first job
-    of its lineage, which never changes: only one job of a lineage may be active.
+    Return the indexes of items that must wait for another transaction. Items that share a key or an
+    id with one of them wait, too: their order must not change. Only one job of a lineage may be
+    active, so a retry locks the id of the first job of its lineage, which never changes.
     """
     origins = [new.retry_of for _, group in requested for new in group if new.retry_of is not None]
     found = await jobs_by_id(connection, origins) if origins else {}

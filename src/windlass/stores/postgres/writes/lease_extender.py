@@ -57,9 +57,9 @@ class LeaseExtender:
     """Extends leases, and retries those whose job was locked.
 
     Waits for: the next try. Guarantees: a lease is extended soon after its job is unlocked, even if
-    it expired meanwhile, unless another worker claimed the job first. Stops: for each lease when it
-    is extended or lost, at the latest after its own length, because its keeper extends it again by
-    then; and when closed. After a crash the leases expire.
+    it expired meanwhile, unless another worker claimed the job. Stops: for each lease when it is
+    extended or lost, and when closed. Tries end after the length of the lease: its keeper has
+    extended it again by then. After a crash the leases expire.
     """
 
     def __init__(self, engine: PostgresEngine) -> None:
