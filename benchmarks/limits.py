@@ -26,7 +26,7 @@ from windlass.core.ids import uuid7
 from windlass.core.job.row import NewJob
 from windlass.core.records import Put
 from windlass.store import Store
-from windlass.stores.open import open_store
+from windlass.stores.factory import open_store
 
 BULK = 1_000
 KEYS = 100

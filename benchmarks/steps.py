@@ -26,7 +26,7 @@ from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
 from windlass.core.records import Put
 from windlass.stores.sqlite import SqliteStore
-from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 CALL = 500  # jobs
 CALLS = 4
@@ -41,7 +41,7 @@ async def steps(folder: Path, name: str) -> float:
     def note(event: dict[str, Any]) -> None:
         counted["steps"] += event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
 
-    def trace(tx: Tx) -> None:
+    def trace(tx: WriteTransaction) -> None:
         tx.connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, note)
 
     async with SqliteStore(folder / "jobs.db", durability="off") as store:

@@ -32,7 +32,8 @@ from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
 from windlass.core.job.row import NewJob
 from windlass.stores.postgres import PostgresStore
-from windlass.stores.postgres.connection import PostgresConfig, connect
+from windlass.stores.postgres.config import PostgresConfig
+from windlass.stores.postgres.connection import connect
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.rows import columns
 from windlass.stores.postgres.writes.claim_cursor import full_ranges

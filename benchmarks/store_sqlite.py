@@ -28,7 +28,8 @@ from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
 from windlass.core.job.row import NewJob
 from windlass.stores.sqlite import SqliteConfig, SqliteStore
-from windlass.stores.sqlite.connection import connect, migrate
+from windlass.stores.sqlite.connection import connect
+from windlass.stores.sqlite.migrator import migrate
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import Row, insertion
 

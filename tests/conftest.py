@@ -59,7 +59,7 @@ LONGEST = (
     "bench/test_serving.py",
     "stores/postgres/test_simulated_month.py",
     "stores/test_fairness.py",
-    "stores/http/test_http.py",
+    "stores/http/test_conformance.py",
     "stores/postgres/outages/test_unreliable_store.py",
     "stores/test_sqlite.py",
     "stores/test_postgres.py",

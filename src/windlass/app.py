@@ -38,7 +38,7 @@ from windlass.schedules import Schedules
 from windlass.server import HttpApi
 from windlass.store import Store
 from windlass.stores import open_store, public_url
-from windlass.stores.transactions import (
+from windlass.stores.transaction_protocols import (
     SupportsTransaction,
     SupportsWithin,
     Transaction,

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 from tests.stores.postgres.server import database_url, execute, migrate
-from tests.stores.postgres.unstable_server import Breakable, as_user, breakable_server
+from tests.stores.postgres.unstable_server import UnstableServer, as_user, unstable_server
 
 from windlass import Windlass
 from windlass.core.errors import StoreUnavailableError
@@ -26,15 +26,15 @@ NOWHERE = "postgresql://ann:s3cret@127.0.0.1:1/jobs"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Breakable]:
-    with breakable_server() as server:
-        server.rule("local all ann scram-sha-256")
+def server() -> Iterator[UnstableServer]:
+    with unstable_server() as server:
+        server.add_hba_rule("local all ann scram-sha-256")
         asyncio.run(execute(server.url, "CREATE ROLE ann LOGIN PASSWORD 's3cret'"))
         yield server
 
 
 @pytest_asyncio.fixture
-async def url(server: Breakable) -> AsyncIterator[str]:
+async def url(server: UnstableServer) -> AsyncIterator[str]:
     """A database of its own without a schema."""
     name = f"reach_{uuid4().hex[:12]}"
     await execute(server.url, f"CREATE DATABASE {name} OWNER ann")
@@ -90,7 +90,7 @@ async def add(url: str) -> int:
 
 @pytest.mark.slow
 async def test_a_worker_waits_for_a_server_that_starts_late(
-    server: Breakable, url: str, start: Any
+    server: UnstableServer, url: str, start: Any
 ) -> None:
     await migrate(url)
     await server.actl("-m", "immediate", "stop")

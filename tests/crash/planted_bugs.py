@@ -13,10 +13,10 @@ from windlass.core.decisions import decide
 from windlass.core.decisions.transition import Decision, PastOutcome, Transition
 from windlass.core.job.row import JobRow, LifecycleRow
 from windlass.core.job.state import RESCUING, Trigger
-from windlass.stores.sqlite import reads
+from windlass.stores.sqlite import maintenance
 
 _Seen: TypeAlias = tuple[LifecycleRow, Transition]
-_true_decide, _true_expired = decide.decide, reads.expired
+_true_decide, _true_expired = decide.decide, maintenance.expired
 
 
 def _decide_after(change: Callable[[LifecycleRow, Transition], _Seen]) -> None:
@@ -51,4 +51,4 @@ def rescue_does_not_wait_for_the_lease() -> None:
         return _true_expired(connection, now + 3600 * SECOND, limit)
 
     _decide_after(change)
-    vars(reads)["expired"] = expired
+    vars(maintenance)["expired"] = expired

@@ -7,18 +7,18 @@ from typing import Any
 
 from windlass.core.errors import StoreUnavailableError
 from windlass.stores.sqlite.engine import SqliteEngine
-from windlass.stores.sqlite.write_calls import WriteCall
-from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.sqlite.writes.write_calls import WriteCall
+from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 
 def failed_commit_is_taken_for_done() -> None:
     true = SqliteEngine._transaction
 
-    def planted(self: SqliteEngine, group: Sequence[WriteCall[Any]]) -> Tx:
+    def planted(self: SqliteEngine, group: Sequence[WriteCall[Any]]) -> WriteTransaction:
         try:
             return true(self, group)
         except StoreUnavailableError:
-            return Tx(
+            return WriteTransaction(
                 self._writer(), self.clock.now, track_changes=self.job_wakeups.has_subscribers
             )
 

@@ -14,7 +14,7 @@ from windlass.server.auth.tickets import Tickets
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.stores.sqlite import SqliteStore
-from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 from windlass.testing.factories import make_job
 from windlass.testing.wrapped_store import WrappedStore
 
@@ -71,7 +71,7 @@ async def test_a_writer_that_has_read_is_not_overtaken(tmp_path: Path) -> None:
 
     beside = Thread(target=write_beside)
 
-    def read_and_write(tx: Tx) -> None:
+    def read_and_write(tx: WriteTransaction) -> None:
         [[stored]] = tx.connection.execute(COUNT)
         assert stored == 1
         beside.start()

@@ -26,8 +26,8 @@ EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
 FEW, MANY = 5_000, 20_000 * EFFORT
 BULK = 1_000
 SLOTS = 10
-PATIENCE = 60.0
-NEXT = 2  # the first job of a key is placed right behind the first of all
+TIMEOUT = 60.0
+NEXT = 2  # the first job of a key is placed directly after the first job of the queue
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -56,50 +56,52 @@ async def test_one_job_does_not_wait_for_the_backlog_of_another_tenant(
     app: Windlass, url: str, tmp_path: Path, limited: bool, count: int
 ) -> None:
     report_start = declare(app)
-    ahead = 0
+    admitted = 0
     if limited:
         await app.limits.aset("queue:default", Limit(concurrency=SLOTS))
-        ahead = SLOTS  # queued, and holding all slots
+        admitted = SLOTS  # jobs of ada that were admitted already
     for _ in range(count // BULK):
         await app.aenqueue_many([report_start.new_job("ada") for _ in range(BULK)])
 
-    assert "bob" in await claimed_after_bob(app, report_start, most=ahead + NEXT)
-    assert "bob" in await claimed_after_bob(app, report_start, most=ahead + NEXT)
-    with working(url, tmp_path):
-        before = await started(tmp_path, SLOTS)  # none of them ends
+    assert "bob" in await claimed_after_bob(app, report_start, limit=admitted + NEXT)
+    assert "bob" in await claimed_after_bob(app, report_start, limit=admitted + NEXT)
+    with running_worker(url, tmp_path):
+        before = await wait_for_starts(tmp_path, SLOTS)  # the tasks wait for the file GO
         job = await report_start.aenqueue("bob")
         (tmp_path / GO).touch()
-        await job.await_end(PATIENCE)
-    after = starts(tmp_path)[len(before) :]
+        await job.await_end(TIMEOUT)
+    after = read_starts(tmp_path)[len(before) :]
     assert before == ["ada"] * SLOTS
     assert after.index("bob") < SLOTS + NEXT
 
 
-async def claimed_after_bob(app: Windlass, report_start: Task[[str], None], most: int) -> list[str]:
+async def claimed_after_bob(
+    app: Windlass, report_start: Task[[str], None], limit: int
+) -> list[str]:
     """Enqueue a job of bob, claim jobs one by one, and return their limit keys."""
     store = app.client().store
     await report_start.aenqueue("bob")
     keys = []
-    for _ in range(most):
+    for _ in range(limit):
         claimed = await claim_all(store, limit=1)
         await settle_all(store, claimed)
         keys += [str(row.limit_key) for row in claimed]
-    assert len(keys) == most
+    assert len(keys) == limit
     return keys
 
 
 @contextmanager
-def working(url: str, place: Path) -> Iterator[None]:
+def running_worker(url: str, directory: Path) -> Iterator[None]:
     """Run a worker in a separate process."""
     arguments = ["worker", "tests.stores.fairness_app:app", "-Q", f"default={SLOTS}", "--grace=1s"]
     environment = os.environ | {
         "WINDLASS_URL": url,
-        "WINDLASS_DATA": str(place / "data"),
+        "WINDLASS_DATA": str(directory / "data"),
         "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "windlass", *arguments],
-        cwd=place,
+        cwd=directory,
         env=environment,
         stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -108,17 +110,17 @@ def working(url: str, place: Path) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT)
 
 
-async def started(place: Path, number: int) -> list[str]:
-    deadline = time.monotonic() + PATIENCE
-    while len(starts(place)) < number:
-        assert time.monotonic() < deadline, "the worker starts nothing"
+async def wait_for_starts(directory: Path, number: int) -> list[str]:
+    deadline = time.monotonic() + TIMEOUT
+    while len(read_starts(directory)) < number:
+        assert time.monotonic() < deadline, "the worker read_starts no job"
         await asyncio.sleep(0.02)
-    return starts(place)
+    return read_starts(directory)
 
 
-def starts(place: Path) -> list[str]:
-    path = place / STARTS
+def read_starts(directory: Path) -> list[str]:
+    path = directory / STARTS
     return path.read_text().splitlines() if path.exists() else []

@@ -29,7 +29,7 @@ from windlass import (
 from windlass.core.query.job_query import Query
 from windlass.flow import Flow, Node
 
-PATIENCE = 30.0  # seconds; polling is slower than that
+TIMEOUT = 30.0  # seconds; polling is slower than that
 NEVER = 60.0
 
 
@@ -53,7 +53,7 @@ class Shop:
 
         self.pack, self.ship = pack, ship
 
-    def transaction(self) -> AbstractAsyncContextManager[Tx]:
+    def transaction(self) -> AbstractAsyncContextManager[CallerTransaction]:
         """Return a transaction; jobs enqueued inside it are part of it."""
         raise NotImplementedError
 
@@ -73,7 +73,7 @@ class Shop:
         return sorted(row.state for row in page.rows)
 
 
-class Tx:
+class CallerTransaction:
     """Transaction of the caller."""
 
     def __init__(self, run: Callable[[str], Any]) -> None:
@@ -92,9 +92,9 @@ class SqliteShop(Shop):
             tx.execute("CREATE TABLE orders (what TEXT)")
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Tx]:
-        with self.app.transaction(timeout=PATIENCE) as tx:
-            yield Tx(tx.execute)
+    async def transaction(self) -> AsyncIterator[CallerTransaction]:
+        with self.app.transaction(timeout=TIMEOUT) as tx:
+            yield CallerTransaction(tx.execute)
 
     async def orders(self) -> list[str]:
         with self.app.transaction() as tx:
@@ -103,12 +103,12 @@ class SqliteShop(Shop):
 
 class PostgresShop(Shop):
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Tx]:
+    async def transaction(self) -> AsyncIterator[CallerTransaction]:
         connection = await asyncpg.connect(self.app.url)
         try:
             async with connection.transaction():
                 with self.app.within(connection):
-                    yield Tx(connection.execute)
+                    yield CallerTransaction(connection.execute)
         finally:
             await connection.close()
 
@@ -118,7 +118,7 @@ class PostgresShop(Shop):
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
+def opened_shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
     if request.param == "sqlite":
         yield SqliteShop(tmp_path)
         return
@@ -129,9 +129,9 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
 
 
 @pytest_asyncio.fixture
-async def shop(made: Shop) -> AsyncIterator[Shop]:
-    yield made
-    await made.app.aclose()
+async def shop(opened_shop: Shop) -> AsyncIterator[Shop]:
+    yield opened_shop
+    await opened_shop.app.aclose()
 
 
 async def test_jobs_run_only_after_the_commit_which_wakes_a_worker(shop: Shop) -> None:
@@ -143,7 +143,7 @@ async def test_jobs_run_only_after_the_commit_which_wakes_a_worker(shop: Shop) -
         run = await flow.aenqueue()
         await asyncio.sleep(0.3)  # long enough for a worker to run them
         assert await shop.states() == []
-    stats = await run.await_end(PATIENCE)
+    stats = await run.await_end(TIMEOUT)
     assert (stats.state, stats.jobs) == (State.SUCCEEDED, 3)
     assert await (await run.ajob(end)).aresult() == "packed a rope, packed a sail"
     assert await shop.orders() == ["a boat"]
@@ -265,7 +265,7 @@ async def test_a_flow_may_depend_on_earlier_jobs_of_the_transaction(shop: Shop) 
         first = await shop.pack.aenqueue("a keel")
         run = await shop.flow("a rope", depends_on=[first])[0].aenqueue()
     await shop.app.worker(WorkerConfig(burst=True)).run()
-    assert (await run.await_end(PATIENCE)).state is State.SUCCEEDED
+    assert (await run.await_end(TIMEOUT)).state is State.SUCCEEDED
 
 
 async def test_chains_are_part_of_the_transaction(shop: Shop) -> None:
@@ -284,4 +284,4 @@ async def test_a_limit_applies_to_a_flow_in_a_transaction(shop: Shop) -> None:
     async with shop.transaction():
         run = await shop.flow("a rope", "a sail")[0].aenqueue()
     await shop.app.worker(WorkerConfig(burst=True)).run()
-    assert (await run.await_end(PATIENCE)).state is State.SUCCEEDED
+    assert (await run.await_end(TIMEOUT)).state is State.SUCCEEDED

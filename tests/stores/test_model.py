@@ -26,12 +26,14 @@ T = TypeVar("T")
 EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
 
 
+# `make test` runs a sixth of the histories.
 SHARE = pytest.mark.parametrize(
     "share", [pytest.param(6, id="short"), pytest.param(1, id="long", marks=pytest.mark.slow)]
-)  # `make test` runs a sixth of the histories
+)
+# A lost response raises an error, or the call is repeated below the store.
 RAISE_LOST = pytest.mark.parametrize(
     "raise_lost", [True, pytest.param(False, marks=pytest.mark.slow)]
-)  # a lost response is an error, or the call is repeated below
+)
 
 
 def run(make: MakeStore, *, steps: int, examples: int, seed: int) -> None:
@@ -69,18 +71,18 @@ def test_the_memory_store_matches_itself(share: int) -> None:
 
 @SHARE
 @RAISE_LOST
-def test_the_memory_store_is_the_same_with_repeated_calls(raise_lost: bool, share: int) -> None:
+def test_the_memory_store_matches_itself_with_repeated_calls(raise_lost: bool, share: int) -> None:
     run(with_lost_calls(memory, raise_lost=raise_lost), steps=40, examples=60 // share, seed=2)
 
 
 @SHARE
-def test_sqlite_is_the_same_as_the_memory_store(sqlite: MakeStore, share: int) -> None:
+def test_sqlite_matches_the_memory_store(sqlite: MakeStore, share: int) -> None:
     run(sqlite, steps=50, examples=80 // share, seed=3)
 
 
 @SHARE
 @RAISE_LOST
-def test_sqlite_is_the_same_with_repeated_calls(
+def test_sqlite_matches_the_memory_store_with_repeated_calls(
     sqlite: MakeStore, raise_lost: bool, share: int
 ) -> None:
     run(with_lost_calls(sqlite, raise_lost=raise_lost), steps=40, examples=40 // share, seed=4)
@@ -89,12 +91,12 @@ def test_sqlite_is_the_same_with_repeated_calls(
 class Counted(WrappedStore):
     """After each call, the counters of gates match the permits, and the permits match the jobs."""
 
-    async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def around(self, method: str, call: Callable[[], Awaitable[T]]) -> T:
         answer = await call()
-        if verb != "close":
+        if method != "close":
             assert isinstance(self.store, SqliteStore)
             counted, actual, wrong = await self.store._engine.read(_permits)
-            assert (counted, wrong) == (actual, []), verb
+            assert (counted, wrong) == (actual, []), method
         return answer
 
     def wrap(self, store: Store) -> Store:

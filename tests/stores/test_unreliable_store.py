@@ -13,7 +13,7 @@ from windlass.testing.conformance.fixtures import OpenStore
 from windlass.testing.conformance.suite import *  # noqa: F403
 from windlass.testing.faults import FaultyStore
 
-# Verbs that write; `make test-all` runs the whole suite.
+# Methods that write; `make test-all` runs the whole suite.
 SAMPLE = (TestBatches, TestClaim, TestEnqueue, TestRepetition, TestSettle)  # noqa: F405
 
 

@@ -92,7 +92,7 @@ async def test_a_valid_url_of_an_unreachable_server_is_an_outage(url: str) -> No
 @pytest.mark.parametrize(
     "option", ["sslmode=perhaps", "host=one,,two", "port=many", "target_session_attrs=any-at-all"]
 )
-async def test_an_option_that_the_driver_refuses_is_no_outage(option: str) -> None:
+async def test_an_option_that_the_driver_refuses_is_not_an_outage(option: str) -> None:
     async with open_store(f"postgresql://ann:{SECRET}@/jobs?{option}") as store:
         with pytest.raises(InvalidArgumentError, match=r"the store URL of .* is invalid") as raised:
             await store.ping()

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from windlass.stores.checkup import Finding, Verdict
-from windlass.stores.open import (
-    checkup,
-    is_transient,
-    migration_script,
-    open_store,
-    roles_script,
-    sqlite_path,
-)
-from windlass.stores.urls import public_url
+from windlass.stores.admin import checkup, migration_script, roles_script
+from windlass.stores.checkup_finding import Finding, Verdict
+from windlass.stores.factory import open_store
+from windlass.stores.transient_errors import is_transient
+from windlass.stores.urls import public_url, sqlite_path
 
 __all__ = [
     "Finding",

@@ -1,4 +1,4 @@
-"""Validation and redaction of store URLs.
+"""Parsing, validation and redaction of store URLs.
 
 A URL may contain a password, and a malformed one may contain it anywhere. So every message shows
 the URL through `public_url`. Malformed URLs are refused here, before a driver could quote them.
@@ -7,7 +7,8 @@ the URL through `public_url`. Malformed URLs are refused here, before a driver c
 from __future__ import annotations
 
 import re
-from urllib.parse import SplitResult, unquote, urlsplit
+from pathlib import Path
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from windlass.core.errors import InvalidArgumentError
 
@@ -26,6 +27,13 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _BAD_PORT = re.compile(r":(?!\d*(,|$))(?![0-9A-Fa-f:.]*\])")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:,]+)(?::(\d{1,5}))?")
 MAX_PORT = 65535
+# Options per URL scheme. PostgreSQL options are passed on to its driver.
+_OPTIONS = {
+    "memory": set[str](),
+    "sqlite": {"durability"},
+    "http": set[str](),
+    "https": set[str](),
+}
 
 
 def public_url(url: str) -> str:
@@ -70,6 +78,36 @@ def split(url: str) -> SplitResult:
     if parts.scheme in HTTP:
         _check_http(url, parts)
     return parts
+
+
+def parse(url: str) -> tuple[SplitResult, dict[str, str]]:
+    """Split a URL and its options; raise InvalidArgumentError if it names no store."""
+    parts = split(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if unknown := sorted(set(options) - _OPTIONS.get(parts.scheme, set(options))):
+        names = ", ".join(unknown)
+        raise invalid_url(url, f"has unknown options: {names} (write a '?' in a file name as %3F)")
+    return parts, options
+
+
+def sqlite_path(url: str) -> Path | None:
+    """Return the path of a SQLite URL; None for other stores."""
+    parts, _ = parse(url)
+    return Path(file_path(url, parts)).absolute() if parts.scheme == "sqlite" else None
+
+
+def file_path(url: str, parts: SplitResult) -> str:
+    """Return the path of the file that a SQLite URL names."""
+    path = unquote(parts.path.removeprefix("/"))
+    if parts.netloc or not path.strip("/"):
+        raise invalid_url(
+            url,
+            "names no file: use sqlite:///file.db (relative, three slashes) "
+            "or sqlite:////path/file.db (absolute, four)",
+        )
+    if CONTROL.search(path):
+        raise invalid_url(url, "contains a control character")
+    return path
 
 
 def _check_http(url: str, parts: SplitResult) -> None:

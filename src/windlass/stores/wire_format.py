@@ -1,4 +1,4 @@
-"""JSON messages of the remote store protocol: one request and one response per verb.
+"""JSON messages of the remote store protocol: one request and one response per method.
 
 The schemas are derived from the signatures in `windlass.store`, so no field is declared twice.
 Bytes are base64. Two responses differ from the signature. An error is sent as its code and message,
@@ -43,9 +43,9 @@ WAKEUPS_HEADER = "Windlass-Wakeups"  # wakeup cursor of the server, read before 
 KEEPALIVE_HEADER = "Windlass-Keepalive"  # seconds between keepalives of a stream
 EVENT = "event"  # SSE event name of messages; "error" reports a failure of the stream itself
 
-# Verbs without a message: the client handle implements them, and a tail is a stream.
-LOCAL_VERBS = frozenset({"migrate", "twin", "close", "capabilities", "tail"})
-VERBS = tuple(sorted(Store.__abstractmethods__ - LOCAL_VERBS))
+# Methods without a message: the client handle implements them, and a tail is a stream.
+LOCAL_METHODS = frozenset({"migrate", "twin", "close", "capabilities", "tail"})
+METHODS = tuple(sorted(Store.__abstractmethods__ - LOCAL_METHODS))
 
 
 # -- responses that differ from the signature
@@ -90,7 +90,7 @@ class ApplyResultMessage:
 
 
 @positional_value
-class EnqueuedMessage:
+class EnqueueResultMessage:
     status: EnqueueStatus
     at: Instant = 0
     serial: int = 0
@@ -103,7 +103,7 @@ class EnqueuedMessage:
 
 _MESSAGES: Mapping[Any, Any] = {
     list[ApplyResult]: list[ApplyResultMessage],
-    list[EnqueueResult]: list[EnqueuedMessage],
+    list[EnqueueResult]: list[EnqueueResultMessage],
 }
 
 
@@ -169,27 +169,30 @@ class MessageSchema:
 
 def _validation_message(error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_input=False)
-    texts = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in problems[:3]]
+    texts = [
+        f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+        for problem in problems[:3]
+    ]
     return "; ".join(texts)
 
 
 @cache
-def request_schema(verb: str) -> MessageSchema:
-    """Return the schema of a verb's request: its arguments, by name."""
-    function = getattr(Store, verb)
+def request_schema(method: str) -> MessageSchema:
+    """Return the schema of a method's request: its arguments, by name."""
+    function = getattr(Store, method)
     hints = get_type_hints(function)
     fields: dict[str, Any] = {}
-    for one in list(inspect.signature(function).parameters.values())[1:]:
-        default = ... if one.default is one.empty else one.default
-        fields[one.name] = (hints[one.name], default)
-    return MessageSchema(f"{verb} request", fields)
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (hints[parameter.name], default)
+    return MessageSchema(f"{method} request", fields)
 
 
 @cache
-def response_schema(verb: str) -> MessageSchema:
-    """Return the schema of a verb's response."""
-    hint = get_type_hints(getattr(Store, verb))["return"]
-    return MessageSchema(f"{verb} response", {"result": (_MESSAGES.get(hint, hint), ...)})
+def response_schema(method: str) -> MessageSchema:
+    """Return the schema of a method's response."""
+    hint = get_type_hints(getattr(Store, method))["return"]
+    return MessageSchema(f"{method} response", {"result": (_MESSAGES.get(hint, hint), ...)})
 
 
 @cache
@@ -226,50 +229,50 @@ def empty_response() -> MessageSchema:
 # -- encoding and decoding
 
 
-def encode_response(verb: str, result: Any) -> bytes:
+def encode_response(method: str, result: Any) -> bytes:
     """Encode the result of a store call."""
-    if verb == "enqueue":
-        result = [_enqueued_message(one) for one in result]
-    return response_schema(verb).dump(result=result)
+    if method == "enqueue":
+        result = [_enqueue_result_message(item) for item in result]
+    return response_schema(method).dump(result=result)
 
 
-def _enqueued_message(one: EnqueueResult) -> EnqueuedMessage:
-    return EnqueuedMessage(
-        one.status,
-        one.at,
-        one.serial,
-        one.existing,
-        one.root_id,
-        one.error,
-        one.gates,
-        one.position,
+def _enqueue_result_message(result: EnqueueResult) -> EnqueueResultMessage:
+    return EnqueueResultMessage(
+        result.status,
+        result.at,
+        result.serial,
+        result.existing,
+        result.root_id,
+        result.error,
+        result.gates,
+        result.position,
     )
 
 
-def decode_response(verb: str, data: bytes) -> Any:
-    """Decode a response. For an enqueue, `enqueued` adds the jobs to the result."""
-    result = response_schema(verb).load_response(data)["result"]
+def decode_response(method: str, data: bytes) -> Any:
+    """Decode a response. For an enqueue, `enqueue_results` adds the jobs to the result."""
+    result = response_schema(method).load_response(data)["result"]
     if result and isinstance(result, list) and isinstance(result[0], ApplyResultMessage):
-        return [ApplyResult(one.status, one.state, one.error) for one in result]
+        return [ApplyResult(item.status, item.state, item.error) for item in result]
     return result
 
 
 def enqueue_results(
-    jobs: Sequence[NewJob], messages: Sequence[EnqueuedMessage]
+    jobs: Sequence[NewJob], messages: Sequence[EnqueueResultMessage]
 ) -> list[EnqueueResult]:
     return [
         EnqueueResult(
-            one.status,
+            message.status,
             new,
-            one.at,
-            one.serial,
-            one.existing,
-            one.root_id,
-            one.error,
-            one.gates,
-            one.position,
+            message.at,
+            message.serial,
+            message.existing,
+            message.root_id,
+            message.error,
+            message.gates,
+            message.position,
         )
-        for new, one in zip(jobs, messages, strict=True)
+        for new, message in zip(jobs, messages, strict=True)
     ]
 
 

@@ -25,7 +25,7 @@ from windlass.core.job.progress import DEFAULT_STAGES, StageMap
 from windlass.core.job.row import CORRELATION_ID, JobRow, NewJob
 from windlass.store import Store
 from windlass.stores.borrowed_connection import borrow
-from windlass.stores.transactions import SupportsWithin
+from windlass.stores.transaction_protocols import SupportsWithin
 from windlass.task_spec import TaskSpec, encode_result
 from windlass.worker.app_hooks import AppHooks
 from windlass.worker.dependency_results import (

@@ -58,7 +58,7 @@ def a_counter_is_never_checked() -> None:
     )
 
 
-@caught_by(PERMITS + "test_each_way_to_leave_is_counted_once")
+@caught_by(PERMITS + "test_each_release_of_a_slot_is_counted_once")
 def every_end_lowers_the_counter() -> None:
     """Each end lowers the counter, even that of a job without a permit."""
     swap(batch, "held_gates", lambda row: () if row.state in FINAL else row.gates)

@@ -15,16 +15,16 @@ from tests.planted_bugs.bug import caught_by, swap
 from windlass.core.clock import Instant
 from windlass.core.errors import StoreError
 from windlass.core.event import Event, EventType
-from windlass.stores import tail as store_tail
+from windlass.stores import event_tail as store_tail
 from windlass.stores.postgres import PostgresStore, store
+from windlass.stores.postgres.admin import migrator
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.engine import PostgresEngine
 from windlass.stores.postgres.notify import CHANNEL, NotifyListener
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.postgres.schema import migrator
 from windlass.stores.postgres.writes.batch import PostgresBatch
 from windlass.stores.postgres.writes.claim_cursor import ClaimCursor, _PriorityCursor
-from windlass.stores.postgres.writes.handle import PostgresWrites
+from windlass.stores.postgres.writes.writer import PostgresWriter
 
 CONTRACT = "tests/stores/test_postgres.py::"
 HERE = "tests/stores/postgres/"
@@ -54,7 +54,7 @@ def replace_in_migrations(old: str, new: str) -> None:
 
 
 @caught_by(
-    CROWD + "test_a_claim_skips_rows_that_another_is_taking",
+    CROWD + "test_a_claim_skips_rows_locked_by_another_claim",
     waits=True,
 )
 def a_claim_waits_for_locked_rows() -> None:
@@ -79,7 +79,7 @@ def a_repeated_claim_takes_more() -> None:
     replace_sql("claim", "NOT EXISTS (SELECT FROM repeated) AND", "")
 
 
-@caught_by(CROWD + "test_a_claim_repeated_before_its_first_call_commits_hands_out_once")
+@caught_by(CROWD + "test_a_claim_repeated_before_its_commit_returns_each_job_once")
 def a_claim_ignores_its_concurrent_repeat() -> None:
     """A timed-out claim is repeated while the server still runs it: both claim jobs."""
     replace_sql(
@@ -133,7 +133,7 @@ def a_settle_by_id_and_attempt() -> None:
     replace_sql("succeed", "AND job.token = transition.token", "AND transition.token IS NOT NULL")
 
 
-@caught_by(HERE + "test_clock.py::test_the_clock_of_a_worker_does_not_matter[3600]")
+@caught_by(HERE + "test_server_clock.py::test_the_clock_of_a_worker_does_not_matter[3600]")
 def leases_use_the_workers_clock() -> None:
     """Instants come from the client: a worker with a fast clock takes valid leases."""
 
@@ -143,7 +143,7 @@ def leases_use_the_workers_clock() -> None:
     swap(PostgresEngine, "now", planted)
 
 
-@caught_by(CROWD + "test_a_cancel_during_a_claim_decides_about_the_claimed_job")
+@caught_by(CROWD + "test_a_cancel_during_a_claim_applies_to_the_claimed_job")
 def a_decision_is_made_without_the_lock() -> None:
     """A row is read, decided about, and overwritten without a lock."""
     replace_sql("lock_lifecycles", "LIMIT 1 FOR UPDATE SKIP LOCKED", "LIMIT 1")
@@ -179,14 +179,14 @@ def batches_are_locked_in_any_order() -> None:
 # -- enqueue
 
 
-@caught_by(CROWD + "test_a_key_requested_twice_at_once_is_taken_once")
+@caught_by(CROWD + "test_a_key_requested_by_two_calls_at_once_is_stored_once")
 def a_unique_key_is_only_selected() -> None:
     """First a SELECT, then an INSERT: concurrent enqueues all find the key free."""
     replace_sql("unavailable_keys", "NOT pg_try_advisory_xact_lock(key)", "false")
     object.__setattr__(SQL, "insert_keys", SQL.insert_keys + " ON CONFLICT DO NOTHING")
 
 
-@caught_by(HERE + "schema/test_migrator.py::test_numbers_go_on_beyond_32_bits", raises=StoreError)
+@caught_by(HERE + "admin/test_migrator.py::test_serial_numbers_exceed_32_bits", raises=StoreError)
 def jobs_are_numbered_with_32_bits() -> None:
     """serial, not bigserial: after two billion jobs every enqueue fails."""
     replace_in_migrations("windlass_serial;", "windlass_serial AS integer;")
@@ -195,9 +195,9 @@ def jobs_are_numbered_with_32_bits() -> None:
 @caught_by(NOTIFY + "test_no_message_is_sent_in_a_transaction_that_writes_jobs")
 def a_notify_is_sent_in_the_transaction() -> None:
     """NOTIFY in the enqueue transaction: all commits of the server wait for one lock."""
-    decide = PostgresWrites._decide
+    decide = PostgresWriter._decide
 
-    async def planted(self: PostgresWrites, run: Callable[..., Any], items: Sequence[Any]) -> Any:
+    async def planted(self: PostgresWriter, run: Callable[..., Any], items: Sequence[Any]) -> Any:
         async def both(connection: Connection, *given: Any) -> Any:
             done = await run(connection, *given)
             await connection.execute(SQL.notify, CHANNEL, "sql 1 ")
@@ -205,7 +205,7 @@ def a_notify_is_sent_in_the_transaction() -> None:
 
         return await decide(self, both, items)
 
-    swap(PostgresWrites, "_decide", planted)
+    swap(PostgresWriter, "_decide", planted)
 
 
 # -- notifications and tails

@@ -25,11 +25,11 @@ from windlass.core.records import Put
 from windlass.store import AttemptRecords, EventPage
 from windlass.stores.memory import MemoryStore
 from windlass.stores.sqlite import connection, engine
-from windlass.stores.sqlite.connection import SqliteConfig
+from windlass.stores.sqlite.config import SqliteConfig
 from windlass.stores.sqlite.engine import SqliteEngine
-from windlass.stores.sqlite.write_calls import WriteCall, deliver, run_group
 from windlass.stores.sqlite.writes import enqueue_jobs
-from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.sqlite.writes.write_calls import WriteCall, deliver, run_group
+from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 from windlass.stores.wakeup import Wakeup
 
 MEMORY = "tests/stores/test_memory.py::"
@@ -113,7 +113,7 @@ def a_repeated_enqueue_is_another_job() -> None:
     """The store makes the id: a client that repeats after a lost response has two jobs."""
     enqueue = enqueue_jobs.enqueue
 
-    def planted(tx: Tx, wanted: Sequence[NewJob]) -> list[EnqueueResult]:
+    def planted(tx: WriteTransaction, wanted: Sequence[NewJob]) -> list[EnqueueResult]:
         return enqueue(tx, [replace(new, id=uuid7()) for new in wanted])
 
     swap(enqueue_jobs, "enqueue", planted)
@@ -224,7 +224,7 @@ def commits_are_not_synced() -> None:
 def the_response_comes_before_the_commit() -> None:
     """Callers get a success before their job is committed."""
 
-    def planted(calls: Sequence[WriteCall[Any]], tx: Tx) -> None:
+    def planted(calls: Sequence[WriteCall[Any]], tx: WriteTransaction) -> None:
         run_group(calls, tx)
         for call in calls:
             assert call.loop is not None

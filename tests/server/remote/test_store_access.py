@@ -168,8 +168,8 @@ def make_key(
 
 
 def test_every_verb_of_the_contract_has_a_permission() -> None:
-    assert VERBS.keys() == set(wire_format.VERBS) == VERB_ROLES.keys()
-    assert set(wire_format.VERBS) | wire_format.LOCAL_VERBS == Store.__abstractmethods__
+    assert VERBS.keys() == set(wire_format.METHODS) == VERB_ROLES.keys()
+    assert set(wire_format.METHODS) | wire_format.LOCAL_METHODS == Store.__abstractmethods__
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.server.conftest import LiveServer
-from tests.stores.server_fixture import server, standing_in
+from tests.stores.http_server import serve_store, server
 
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
@@ -18,12 +18,12 @@ from windlass.testing.conformance.model import run_model
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[LiveServer]:
-    with server(tmp_path) as one:
-        yield one
+    with server(tmp_path) as served:
+        yield served
 
 
 @pytest.mark.parametrize("examples", [1, pytest.param(8, marks=pytest.mark.slow)])
-def test_a_server_is_the_same_as_the_memory_store(
+def test_the_http_store_matches_the_memory_store(
     served: LiveServer, tmp_path: Path, examples: int
 ) -> None:
     with ExitStack() as stack:
@@ -31,7 +31,7 @@ def test_a_server_is_the_same_as_the_memory_store(
 
         def make(clock: VirtualClock) -> Callable[[], Store]:
             now.close()
-            return now.enter_context(standing_in(served, MemoryStore(clock=clock), tmp_path))
+            return now.enter_context(serve_store(served, MemoryStore(clock=clock), tmp_path))
 
         stack.callback(now.close)
         run_model(make, steps=20, examples=examples, seed=6, shrink=False)

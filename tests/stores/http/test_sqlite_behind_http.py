@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.server.conftest import LiveServer
-from tests.stores.server_fixture import server, standing_in
+from tests.stores.http_server import serve_store, server
 
 from windlass.store import Store
 from windlass.stores.sqlite import SqliteStore
@@ -25,14 +25,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with server(tmp_path_factory.mktemp("served")) as one:
-        yield one
+    with server(tmp_path_factory.mktemp("served")) as served:
+        yield served
 
 
 @pytest.fixture
 def open_store(clock: VirtualClock, served: LiveServer, tmp_path: Path) -> Iterator[OpenStore]:
     behind = SqliteStore(tmp_path / "jobs.db", durability="off", clock=clock)
-    with standing_in(served, behind, tmp_path) as opened:
+    with serve_store(served, behind, tmp_path) as opened:
 
         async def open_it() -> Store:
             return opened()

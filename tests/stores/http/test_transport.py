@@ -13,8 +13,8 @@ from uuid import UUID
 import httpx
 import pytest
 from tests.server.conftest import TIMEOUT, LiveServer
+from tests.stores.http_server import serve_store, server
 from tests.stores.network_proxy import proxy_to
-from tests.stores.server_fixture import server, standing_in
 
 from windlass import Windlass
 from windlass.core.decisions.enqueue import EnqueueStatus
@@ -38,9 +38,9 @@ from windlass.server.config import AuthMode, ServerConfig
 from windlass.store import AttemptRecords
 from windlass.stores import is_transient, open_store
 from windlass.stores.http import HttpConfig, HttpStore
-from windlass.stores.http import tail as http_tail
+from windlass.stores.http import event_stream as http_tail
 from windlass.stores.http.errors import connection_error, os_error, response_error
-from windlass.stores.http.tail import EventSequence
+from windlass.stores.http.event_stream import EventSequence
 from windlass.stores.memory import MemoryStore
 from windlass.testing import make_job
 from windlass.testing.factories import (
@@ -57,22 +57,22 @@ from windlass.testing.factories import (
 
 SECRET = "s" * 43
 KEY = f"wl_0123456789ab_{SECRET}"
-HERE = HttpConfig(url="http://127.0.0.1:1", key=KEY)
+LOCAL_SERVER = HttpConfig(url="http://127.0.0.1:1", key=KEY)
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with server(tmp_path_factory.mktemp("served")) as one:
-        yield one
+    with server(tmp_path_factory.mktemp("served")) as served:
+        yield served
 
 
 @pytest.fixture
-def open_it(served: LiveServer, tmp_path: Path) -> Iterator[Callable[[], HttpStore]]:
-    with standing_in(served, MemoryStore(), tmp_path) as opened:
+def open_handle(served: LiveServer, tmp_path: Path) -> Iterator[Callable[[], HttpStore]]:
+    with serve_store(served, MemoryStore(), tmp_path) as opened:
         yield opened
 
 
-class Sleeps:
+class RecordedSleeps:
     """Records sleeps, which take no time; calls `then` during each."""
 
     def __init__(self, then: Callable[[], Any] = lambda: None) -> None:
@@ -91,11 +91,11 @@ class Sleeps:
 
 
 async def test_a_request_that_was_not_sent_is_retried(
-    served: LiveServer, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_handle: Callable[[], HttpStore]
 ) -> None:
     async with proxy_to(served.url) as proxy:
         await proxy.close()
-        sleep = Sleeps(proxy.open)
+        sleep = RecordedSleeps(proxy.open)
         async with HttpStore(
             HttpConfig(url=proxy.url, sleep=sleep, connect_retries=(0.1, 0.4))
         ) as store:
@@ -103,30 +103,32 @@ async def test_a_request_that_was_not_sent_is_retried(
         assert sleep.slept == [0.1]
 
 
-async def test_an_unreachable_server_is_named_and_transient() -> None:
-    sleep = Sleeps()
+async def test_an_unreachable_server_raises_a_transient_error_with_its_name() -> None:
+    sleep = RecordedSleeps()
     config = HttpConfig(url="http://127.0.0.1:1", sleep=sleep, connect_retries=(0.1, 0.4))
     async with HttpStore(config) as store:
-        with pytest.raises(StoreUnavailableError, match=r"127\.0\.0\.1:1 cannot be reached") as it:
+        with pytest.raises(
+            StoreUnavailableError, match=r"127\.0\.0\.1:1 cannot be reached"
+        ) as raised:
             await store.ping()
-        assert is_transient(it.value)
+        assert is_transient(raised.value)
         with pytest.raises(StoreUnavailableError):
             _ = store.capabilities
     assert sleep.slept == [0.1, 0.4]
 
 
 async def test_a_request_that_may_have_arrived_is_not_retried(
-    served: LiveServer, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_handle: Callable[[], HttpStore]
 ) -> None:
     """The caller decides; a repeat is harmless."""
     async with proxy_to(served.url) as proxy:
-        sleep = Sleeps()
+        sleep = RecordedSleeps()
         async with HttpStore(HttpConfig(url=proxy.url, sleep=sleep)) as store:
             proxy.cut_after = 10
             job = make_job()
-            with pytest.raises(StoreUnavailableError) as it:
+            with pytest.raises(StoreUnavailableError) as raised:
                 await store.enqueue([job])
-            assert is_transient(it.value)
+            assert is_transient(raised.value)
             assert (proxy.connections, sleep.slept) == (1, [])
             proxy.cut_after = None
             [answer] = await store.enqueue([job])
@@ -135,7 +137,7 @@ async def test_a_request_that_may_have_arrived_is_not_retried(
 
 
 async def test_a_missing_response_times_out(
-    served: LiveServer, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_handle: Callable[[], HttpStore]
 ) -> None:
     async with (
         proxy_to(served.url) as proxy,
@@ -147,16 +149,16 @@ async def test_a_missing_response_times_out(
 
 
 async def test_a_rate_limited_call_waits_and_retries(tmp_path: Path) -> None:
-    slow = ServerConfig(auth=AuthMode.KEYS, rate=1 / 600, burst=2)
-    with server(tmp_path, slow) as one:
-        loop = one.loop
+    limited = ServerConfig(auth=AuthMode.KEYS, rate=1 / 600, burst=2)
+    with server(tmp_path, limited) as served:
+        loop = served.loop
 
         async def make() -> str:
-            return (await ApiKeys(one.app.client().store).create("x", [Role.ADMIN]))[1]
+            return (await ApiKeys(served.app.client().store).create("x", [Role.ADMIN]))[1]
 
-        key = asyncio.run_coroutine_threadsafe(make(), loop).result(TIMEOUT)
-        sleep = Sleeps()
-        config = HttpConfig(url=one.url, key=key, sleep=sleep, rate_limit_wait=1800)
+        key = asyncio.run_coroutine_threadsafe(make(), loop).result(PATIENCE)
+        sleep = RecordedSleeps()
+        config = HttpConfig(url=served.url, key=key, sleep=sleep, rate_limit_wait=1800)
         async with HttpStore(config) as store:
             await store.ping()
             await store.ping()
@@ -199,7 +201,7 @@ async def test_a_rate_limited_call_waits_and_retries(tmp_path: Path) -> None:
 def test_each_response_becomes_its_error(
     response: httpx.Response, kind: type[Exception], message: str, transient: bool
 ) -> None:
-    error = response_error(HERE, response)
+    error = response_error(LOCAL_SERVER, response)
     assert type(error) is kind
     assert message in str(error)
     assert SECRET not in str(error)
@@ -210,9 +212,9 @@ def test_each_response_becomes_its_error(
 def test_an_untrusted_certificate_is_not_transient() -> None:
     error = httpx.ConnectError("x")
     error.__cause__ = ssl.SSLCertVerificationError("self-signed")
-    with pytest.raises(StoreUnavailableError, match="certificate is not trusted") as it:
-        raise connection_error(HERE, error) from os_error(error)
-    assert not is_transient(it.value)
+    with pytest.raises(StoreUnavailableError, match="certificate is not trusted") as raised:
+        raise connection_error(LOCAL_SERVER, error) from os_error(error)
+    assert not is_transient(raised.value)
 
 
 async def test_a_response_of_another_server_is_reported() -> None:
@@ -293,8 +295,8 @@ def test_a_malformed_key_is_refused_without_being_shown() -> None:
         open_store("memory:", key=KEY)
 
 
-async def test_no_key_is_in_any_text_or_log(
-    served: LiveServer, open_it: Callable[[], HttpStore], caplog: pytest.LogCaptureFixture
+async def test_no_message_or_log_contains_the_key(
+    served: LiveServer, open_handle: Callable[[], HttpStore], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     config = HttpConfig(url=served.url, key=KEY)
@@ -313,17 +315,17 @@ async def test_no_key_is_in_any_text_or_log(
 async def test_a_large_call_is_split_and_large_items_are_refused(
     tmp_path: Path,
 ) -> None:
-    with server(tmp_path, ServerConfig(auth=AuthMode.OPEN, max_body=2**21)) as one:
-        async with HttpStore(HttpConfig(url=one.url)) as store:
+    with server(tmp_path, ServerConfig(auth=AuthMode.OPEN, max_body=2**21)) as served:
+        async with HttpStore(HttpConfig(url=served.url)) as store:
             half = b'"' + b"x" * 2**19 + b'"'
             jobs = [make_job(payload=half, unique_key=str(n % 7)) for n in range(8)]
             answers = await store.enqueue(jobs)
-            assert [one.status for one in answers[:7]] == [EnqueueStatus.CREATED] * 7
+            assert [answer.status for answer in answers[:7]] == [EnqueueStatus.CREATED] * 7
             assert answers[7].status is EnqueueStatus.DUPLICATE
-            assert [one.new for one in answers] == jobs
+            assert [answer.new for answer in answers] == jobs
 
             together = await store.enqueue([make_job(payload=half) for _ in range(4)], atomic=True)
-            assert {type(one.error) for one in together} == {TooLargeError}
+            assert {type(answer.error) for answer in together} == {TooLargeError}
 
             rows = await claim_all(store)
             children = [make_job(payload=half) for _ in range(4)]
@@ -337,12 +339,12 @@ async def test_a_large_call_is_split_and_large_items_are_refused(
                 for n, row in enumerate(rows)
             ]
             settled = await store.apply(transitions)
-            assert [one.status for one in settled] == [
+            assert [answer.status for answer in settled] == [
                 Status.APPLIED if n != 2 else Status.REFUSED for n in range(7)
             ]
             assert isinstance(settled[2].error, TooLargeError)
             large = [Put(kind="x", key=str(n), value=half) for n in range(8)]
-            assert all(one.applied for one in await store.put_records(large))
+            assert all(answer.applied for answer in await store.put_records(large))
 
 
 @pytest.mark.parametrize("lost", [{1}, {2}, {3}, {2, 4}])
@@ -350,8 +352,8 @@ async def test_split_records_are_stored_once_whichever_response_is_lost(
     tmp_path: Path, lost: set[int]
 ) -> None:
     """The first response is the server's max_body; each of the others is one of two parts."""
-    with server(tmp_path, ServerConfig(auth=AuthMode.OPEN, max_body=2**20 + 2**19)) as one:
-        async with proxy_to(one.url) as proxy, HttpStore(HttpConfig(url=one.url)) as direct:
+    with server(tmp_path, ServerConfig(auth=AuthMode.OPEN, max_body=2**20 + 2**19)) as served:
+        async with proxy_to(served.url) as proxy, HttpStore(HttpConfig(url=served.url)) as direct:
             running = [await start_one(direct) for _ in range(8)]
             words = [f"{n} " + "x" * 60_000 for n in range(1, 5)]
             attempt_records = [
@@ -375,18 +377,18 @@ async def test_split_records_are_stored_once_whichever_response_is_lost(
 # -- handles
 
 
-async def test_capabilities_are_the_servers_before_the_first_call(
-    open_it: Callable[[], HttpStore],
+async def test_capabilities_before_the_first_call_are_those_of_the_server(
+    open_handle: Callable[[], HttpStore],
 ) -> None:
-    store = open_it()
+    store = open_handle()
     found = store.capabilities
     assert (found.durable, found.fifo, found.push_wakeups) == (False, True, True)
     assert (found.transactional, found.atomic_batch) == (False, False)
     await store.close()
 
 
-def test_an_app_may_be_used_by_one_event_loop_after_the_other(
-    served: LiveServer, open_it: Callable[[], HttpStore]
+def test_an_http_app_works_in_successive_event_loops(
+    served: LiveServer, open_handle: Callable[[], HttpStore]
 ) -> None:
     app = Windlass(served.url)
 
@@ -403,8 +405,8 @@ async def _enqueued(task: Any) -> UUID:
     return id_
 
 
-async def test_a_closed_handle_raises(open_it: Callable[[], HttpStore]) -> None:
-    store = open_it()
+async def test_a_closed_handle_raises(open_handle: Callable[[], HttpStore]) -> None:
+    store = open_handle()
     await store.ping()
     await store.close()
     for call in (store.ping(), anext(store.tail(uuid7()))):
@@ -413,9 +415,9 @@ async def test_a_closed_handle_raises(open_it: Callable[[], HttpStore]) -> None:
 
 
 async def test_a_wait_returns_when_the_server_restarts(
-    served: LiveServer, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_handle: Callable[[], HttpStore]
 ) -> None:
-    async with open_it() as store:
+    async with open_handle() as store:
         await claim_all(store)
         asyncio.run_coroutine_threadsafe(served.context.wakeups.close(), served.loop).result(
             TIMEOUT
@@ -425,9 +427,9 @@ async def test_a_wait_returns_when_the_server_restarts(
 
 
 async def test_a_cursor_of_another_server_wakes_once_and_then_on_new_work(
-    served: LiveServer, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_handle: Callable[[], HttpStore]
 ) -> None:
-    async with open_it() as store:
+    async with open_handle() as store:
         await claim_all(store)
         store._wakeup_cursor = "another.7"
         clock = asyncio.get_running_loop().time
@@ -444,15 +446,15 @@ async def test_a_cursor_of_another_server_wakes_once_and_then_on_new_work(
 
 
 async def test_a_tail_through_broken_connections_equals_the_log(
-    served: LiveServer, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_handle: Callable[[], HttpStore]
 ) -> None:
-    async with open_it() as store, proxy_to(served.url) as proxy:
+    async with open_handle() as store, proxy_to(served.url) as proxy:
         job = await start_one(store)
         for n in range(1, 60):
             await append_records(store, job, log_record(n, "\N{LINE SEPARATOR}\n" * 20))
         await settle_one(store, job, Succeeded())
         proxy.cut_after = 3000
-        sleep = Sleeps()
+        sleep = RecordedSleeps()
         async with HttpStore(HttpConfig(url=proxy.url, sleep=sleep)) as remote:
             events = [event async for event in remote.tail(job.id)]
         assert events == await read_events(store, job.id)
@@ -461,11 +463,11 @@ async def test_a_tail_through_broken_connections_equals_the_log(
 
 
 async def test_a_tail_gives_up_after_five_reconnects_and_can_resume(
-    served: LiveServer, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_handle: Callable[[], HttpStore]
 ) -> None:
-    async with open_it() as store, proxy_to(served.url) as proxy:
+    async with open_handle() as store, proxy_to(served.url) as proxy:
         job = await start_one(store)
-        sleep = Sleeps()
+        sleep = RecordedSleeps()
         async with HttpStore(HttpConfig(url=proxy.url, sleep=sleep)) as remote:
             tail = remote.tail(job.id)
             assert [(await anext(tail)).seq for _ in range(3)] == [1, 2, 3]
@@ -485,8 +487,8 @@ async def test_a_silent_connection_is_detected(
     usual, patient = http_tail.MAX_SILENT_INTERVALS, TIMEOUT / quick.keepalive
     # Except for the connection that the test drops.
     monkeypatch.setattr(http_tail, "MAX_SILENT_INTERVALS", patient)
-    with server(tmp_path, quick) as one:
-        async with HttpStore(HttpConfig(url=one.url)) as store, proxy_to(one.url) as proxy:
+    with server(tmp_path, quick) as served:
+        async with HttpStore(HttpConfig(url=served.url)) as store, proxy_to(served.url) as proxy:
             job = await start_one(store)
 
             noticed = asyncio.Event()
@@ -496,8 +498,8 @@ async def test_a_silent_connection_is_detected(
                 proxy.silent = False
                 noticed.set()
 
-            sleep = Sleeps(restored)
-            config = HttpConfig(url=proxy.url, sleep=sleep, connect_timeout=TIMEOUT)
+            sleep = RecordedSleeps(restored)
+            config = HttpConfig(url=proxy.url, sleep=sleep, connect_timeout=PATIENCE)
             async with HttpStore(config) as remote:
                 tail = remote.tail(job.id)
                 assert [(await anext(tail)).seq for _ in range(3)] == [1, 2, 3]
@@ -513,20 +515,20 @@ async def test_a_silent_connection_is_detected(
 
 
 async def test_a_tail_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
-    with server(tmp_path, ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)) as one:
+    with server(tmp_path, ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)) as served:
 
         async def make() -> tuple[str, str]:
-            key, token = await ApiKeys(one.app.client().store).create("x", [Role.ADMIN])
+            key, token = await ApiKeys(served.app.client().store).create("x", [Role.ADMIN])
             return key.id, token
 
         async def revoke(key_id: str) -> None:
-            await ApiKeys(one.app.client().store).revoke(key_id)
+            await ApiKeys(served.app.client().store).revoke(key_id)
 
         def there(work: Any) -> Any:
-            return asyncio.run_coroutine_threadsafe(work, one.loop).result(TIMEOUT)
+            return asyncio.run_coroutine_threadsafe(work, served.loop).result(PATIENCE)
 
         key_id, token = there(make())
-        config = HttpConfig(url=one.url, key=token, sleep=Sleeps())
+        config = HttpConfig(url=served.url, key=token, sleep=RecordedSleeps())
         async with HttpStore(config) as store:
             job = await enqueue_one(store)
             tail = store.tail(job.id)
@@ -560,21 +562,21 @@ def test_progress_never_falls() -> None:
     events = [
         sequence.accept(event(n, percent)) for n, percent in enumerate([5, 40, 30, None, 50], 1)
     ]
-    assert [one and one.data.get("progressPct") for one in events] == [5, 40, 40, None, 50]
+    assert [event and event.data.get("progressPct") for event in events] == [5, 40, 40, None, 50]
 
 
 # -- concurrency
 
 
 async def test_many_calls_at_once_share_a_few_connections(
-    served: LiveServer, open_it: Callable[[], HttpStore]
+    served: LiveServer, open_handle: Callable[[], HttpStore]
 ) -> None:
     async with proxy_to(served.url) as proxy:
         async with HttpStore(HttpConfig(url=proxy.url)) as remote:
             jobs = await asyncio.gather(*(enqueue_one(remote) for _ in range(200)))
             running = await claim_all(remote, limit=1000)
             attempt_records = [AttemptRecords(row.lease, [log_record(1, "x")]) for row in running]
-            answers = await asyncio.gather(*(remote.record([one]) for one in attempt_records))
+            answers = await asyncio.gather(*(remote.record([entry]) for entry in attempt_records))
         assert len({job.id for job in jobs}) == len(running) == 200
         assert {answer.status for [answer] in answers} == {Status.APPLIED}
         assert proxy.connections <= 64

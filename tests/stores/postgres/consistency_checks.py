@@ -137,6 +137,6 @@ CHECKS = {
 }
 
 
-async def contradictions(url: str) -> dict[str, Any]:
+async def inconsistencies(url: str) -> dict[str, Any]:
     found = {what: await execute(url, sql) for what, sql in CHECKS.items()}
     return {what: rows for what, rows in found.items() if rows}

@@ -1,4 +1,4 @@
-"""Tasks that pay and succeed in one transaction, and may die beside it."""
+"""Tasks that store a payment and settle in one transaction; tests kill their worker."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ tasks = Tasks()
 PAY = "INSERT INTO payments VALUES ({})"
 
 
-def _die(ctx: Context, when: str, now: str) -> None:
-    if ctx.attempt == 1 and when == now:
+def _kill_worker(ctx: Context, kill_at: str, moment: str) -> None:
+    if ctx.attempt == 1 and kill_at == moment:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -28,24 +28,24 @@ async def receipt() -> None: ...
 
 
 class Receipt:
-    """The task, for `then`, in a process where it belongs to no app."""
+    """Call of the task `receipt` for `ctx.then`, in a process without an app."""
 
     def new_job(self) -> NewJob:
         return NewJob(id=uuid7(), task=receipt.name, payload=b"{}", lease=1.0)
 
     async def aenqueue(self) -> NoReturn:
-        raise AssertionError("only for `then`")
+        raise AssertionError("only for `ctx.then`")
 
 
 @tasks.task(lease=1)
-async def pay(ctx: Context, url: str, die: str) -> str:
+async def pay(ctx: Context, url: str, kill_at: str) -> str:
     connection = await asyncpg.connect(url)
     ctx.then(Receipt())
     async with connection.transaction():
         await connection.execute(PAY.format(ctx.attempt))
         await ctx.asettle_within(connection, "paid")
-        _die(ctx, die, "before the commit")
-    _die(ctx, die, "after the commit")
+        _kill_worker(ctx, kill_at, "before the commit")
+    _kill_worker(ctx, kill_at, "after the commit")
     await connection.close()
     return "paid"
 

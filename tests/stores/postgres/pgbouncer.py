@@ -1,4 +1,4 @@
-"""A real pgbouncer in transaction mode, where one is installed."""
+"""Starts pgbouncer in transaction mode, if it is installed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS = """
 
 [pgbouncer]
 listen_addr = 127.0.0.1
-listen_port = {ours}
+listen_port = {own_port}
 unix_socket_dir =
 auth_type = any
 pool_mode = transaction
@@ -45,7 +45,7 @@ def _free_port() -> int:
 
 @contextmanager
 def pgbouncer(server: str, *, size: int = 4) -> Iterator[str]:
-    """Host and port of a pgbouncer for that server; skips the test if none is installed."""
+    """Yield host and port of a pgbouncer for this server; skip the test if it is not installed."""
     program = installed()
     if program is None:
         pytest.skip("pgbouncer is not installed (apt-get install pgbouncer)")
@@ -56,13 +56,14 @@ def pgbouncer(server: str, *, size: int = 4) -> Iterator[str]:
         port = _free_port()
         file = Path(directory) / "pgbouncer.ini"
         values = {"host": host, "port": parts.port or 5432, "user": parts.username, "size": size}
-        file.write_text(SETTINGS.format(**values, ours=port, directory=directory))
-        words = [program, "-q", str(file)]
-        if os.geteuid() == 0:  # which it refuses to be
-            user = Path(host).owner() if host.startswith("/") else "nobody"  # may enter there
-            words[1:1] = ["-u", user]
+        file.write_text(SETTINGS.format(**values, own_port=port, directory=directory))
+        command = [program, "-q", str(file)]
+        if os.geteuid() == 0:  # pgbouncer refuses to run as root
+            # The owner of the socket directory can access it.
+            user = Path(host).owner() if host.startswith("/") else "nobody"
+            command[1:1] = ["-u", user]
             os.chown(directory, pwd.getpwnam(user).pw_uid, -1)
-        process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
             _await_port(process, port, Path(directory) / "log")
             yield f"127.0.0.1:{port}"

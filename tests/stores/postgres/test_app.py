@@ -1,4 +1,4 @@
-"""`Windlass("postgresql://…")`, and nothing else changes for the user."""
+"""An app on PostgreSQL: `Windlass("postgresql://…")`, sync and async, and the command line."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_code_without_an_event_loop_enqueues_and_waits(postgres_url: str) -> Non
     app.close()
 
 
-def test_one_event_loop_after_another_may_use_an_app(postgres_url: str) -> None:
-    """Each time on a handle of its own; a loop that ended takes its connections along."""
+def test_an_app_works_in_successive_event_loops(postgres_url: str) -> None:
+    """Each event loop has its own handle, and its connections close with it."""
     app = Windlass(postgres_url)
 
     @app.task
@@ -82,7 +82,7 @@ def test_the_command_line_migrates_lists_and_reports_errors(postgres_url: str) -
 def test_without_the_driver_the_error_names_the_package(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.stores.open.find_spec", lambda _: None)
+    monkeypatch.setattr("windlass.stores.drivers.find_spec", lambda _: None)
 
     with pytest.raises(ValueError, match=r"pip install 'windlass\[postgres\]'"):
         Windlass(f"{scheme}://host/jobs")

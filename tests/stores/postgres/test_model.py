@@ -1,4 +1,4 @@
-"""PostgreSQL against the memory store, on a good and on a bad network."""
+"""Model-based test of PostgreSQL against the memory store, with and without lost calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
-from tests.stores.postgres.consistency_checks import contradictions
+from tests.stores.postgres.consistency_checks import inconsistencies
 from tests.stores.postgres.server import CLEAN, execute
 
 from windlass.store import Store
@@ -17,13 +17,14 @@ from windlass.testing import VirtualClock
 from windlass.testing.conformance.model import MakeStore, run_model
 from windlass.testing.faults import FaultyStore
 
-# `make chaos` runs more: so many times the histories, and new ones each time.
+# `make chaos` multiplies the number of histories, and uses new ones each time.
 EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
 
 
+# `make test` runs an eighth of the histories.
 SHARE = pytest.mark.parametrize(
     "share", [pytest.param(8, id="short"), pytest.param(1, id="long", marks=pytest.mark.slow)]
-)  # `make test` runs an eighth of the histories
+)
 
 
 def run(make: MakeStore, *, steps: int, examples: int, seed: int) -> None:
@@ -38,7 +39,7 @@ def run(make: MakeStore, *, steps: int, examples: int, seed: int) -> None:
 
 @pytest.fixture
 def postgres(postgres_url: str) -> Iterator[MakeStore]:
-    """Each history leaves tables that do not contradict each other."""
+    """Create stores, and check the tables for inconsistencies after each history."""
 
     def make(clock: VirtualClock) -> Callable[[], Store]:
         check()
@@ -46,20 +47,20 @@ def postgres(postgres_url: str) -> Iterator[MakeStore]:
         return lambda: PostgresStore(postgres_url, clock=clock)
 
     def check() -> None:
-        assert asyncio.run(contradictions(postgres_url)) == {}
+        assert asyncio.run(inconsistencies(postgres_url)) == {}
 
     yield make
     check()
 
 
 @SHARE
-def test_postgres_is_the_same_as_the_memory_store(postgres: MakeStore, share: int) -> None:
+def test_postgres_matches_the_memory_store(postgres: MakeStore, share: int) -> None:
     run(postgres, steps=40, examples=25 // share, seed=5)
 
 
 @SHARE
 @pytest.mark.parametrize("raise_lost", [False, True])
-def test_postgres_is_the_same_when_calls_are_repeated(
+def test_postgres_matches_the_memory_store_with_repeated_calls(
     postgres: MakeStore, raise_lost: bool, share: int
 ) -> None:
     def make(clock: VirtualClock) -> Callable[[], Store]:

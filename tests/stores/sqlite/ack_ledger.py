@@ -71,13 +71,13 @@ def _audit(
         return [f"job {job_id} is lost, with its table" for job_id in existing(promises)]
     ids = [UUID(bytes=row[0]) for row in connection.execute("SELECT id FROM windlass_job")]
     found = {row.id: row for row in reads.get(connection, ids, None) if row is not None}
-    wrong = [f"job {job_id} exists twice" for job_id in ids if ids.count(job_id) > 1]
-    wrong += [f"job {job_id} was never enqueued" for job_id in found.keys() - enqueued]
+    violations_found = [f"job {job_id} exists twice" for job_id in ids if ids.count(job_id) > 1]
+    violations_found += [f"job {job_id} was never enqueued" for job_id in found.keys() - enqueued]
     for row in found.values():
-        wrong += _log_faults(connection, row)
+        violations_found += _log_faults(connection, row)
     for job_id, promised in promises.items():
-        wrong += _faults(promised, found.get(job_id), job_id)
-    return wrong
+        violations_found += _faults(promised, found.get(job_id), job_id)
+    return violations_found
 
 
 def _log_faults(connection: apsw.Connection, row: JobRow) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import apsw
 import pytest
-from tests.stores.sqlite import programs
+from tests.stores.sqlite import subprocess_programs
 from tests.stores.sqlite.ack_ledger import Ledger, violations
 
 from windlass.core.decisions.outcome import Succeeded
@@ -70,7 +70,7 @@ FAULTS = {
 QUICK = {"sync", "truncate"}
 
 
-class Story:
+class Scenario:
     """A sequence of calls on a file. A refused call is repeated after `heal`."""
 
     def __init__(self, store: SqliteStore, fault: Fault) -> None:
@@ -83,8 +83,8 @@ class Story:
         store = self.store
         await self._enqueue([make_job()])
         await self._enqueue([make_job(payload=b"p" * size) for size in (10, 6_000, 500, 20_000)])
-        await asyncio.gather(*(self._enqueue([make_job(queue="crowd")]) for _ in range(3)))
-        claim = Claim(token=uuid7(), worker="w", queues=[("default", 2), ("crowd", 1)])
+        await asyncio.gather(*(self._enqueue([make_job(queue="media")]) for _ in range(3)))
+        claim = Claim(token=uuid7(), worker="w", queues=[("default", 2), ("media", 1)])
         first, second, third = await self._retry_once(lambda: store.claim(claim))
         await self._note(first, second, third)
         await self._retry_once(
@@ -139,19 +139,19 @@ def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 40)
 
 
-async def run_story(disk: PowerCutDisk, fault: Fault, directory: Path) -> Story:
-    """Run the story on a new file with this fault; check the file at the end."""
+async def run_scenario(disk: PowerCutDisk, fault: Fault, directory: Path) -> Scenario:
+    """Run the scenario on a new file with this fault; check the file at the end."""
     await asyncio.to_thread(directory.mkdir)
     path = directory / "jobs.db"
     disk.hook = fault
     config = SqliteConfig(path=str(path), exclusive=True, vfs=disk.name)
     async with SqliteStore("", config=config, clock=VirtualClock()) as store:
-        story = Story(store, fault)
-        await story.run()
+        scenario = Scenario(store, fault)
+        await scenario.run()
     fault.heal()
-    assert violations(path, story.ledger) == []
+    assert violations(path, scenario.ledger) == []
     await asyncio.to_thread(shutil.rmtree, directory)
-    return story
+    return scenario
 
 
 @pytest.mark.parametrize(
@@ -167,18 +167,18 @@ async def test_a_failing_disk_operation_loses_nothing_and_the_store_recovers(
     disk: PowerCutDisk, tmp_path: Path, what: str, times: int
 ) -> None:
     kind, error = FAULTS[what]
-    calm = Fault(kind, error)  # type: ignore[arg-type]
-    assert (await run_story(disk, calm, tmp_path / "calm")).refusals == []
+    no_fault = Fault(kind, error)  # type: ignore[arg-type]
+    assert (await run_scenario(disk, no_fault, tmp_path / "no-fault")).refusals == []
     refused = 0
-    for at in range(1, calm.seen + 1):
+    for at in range(1, no_fault.seen + 1):
         fault = Fault(kind, error)  # type: ignore[arg-type]
         fault.at, fault.times = at, times
-        story = await run_story(disk, fault, tmp_path / str(at))
-        for refusal in story.refusals:
+        scenario = await run_scenario(disk, fault, tmp_path / str(at))
+        for refusal in scenario.refusals:
             assert isinstance(refusal, StoreUnavailableError), refusal
             assert str(tmp_path / str(at)) in str(refusal)
             assert "disk" in str(refusal) or "open" in str(refusal)
-        refused += bool(story.refusals)
+        refused += bool(scenario.refusals)
     assert refused or what == "a truncation fails"
 
 
@@ -248,7 +248,9 @@ async def test_neighbours_of_a_call_that_does_not_fit_are_stored(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "program", [programs.fill_the_disk, programs.open_on_a_full_disk], ids=["filling", "opening"]
+    "program",
+    [subprocess_programs.fill_the_disk, subprocess_programs.open_on_a_full_disk],
+    ids=["filling", "opening"],
 )
 async def test_a_disk_that_is_really_full_refuses_and_recovers(
     tmp_path: Path, program: Callable[..., object]
@@ -260,7 +262,9 @@ async def test_a_disk_that_is_really_full_refuses_and_recovers(
     command = ("unshare", "--mount", "sh", "-c", mount, str(tmp_path))
     if (await run(*command, "true"))[0] != 0:
         pytest.skip("cannot mount a tmpfs here")
-    code, stdout, stderr = await run(*command, *programs.COMMAND, program.__name__, str(tmp_path))
+    code, stdout, stderr = await run(
+        *command, *subprocess_programs.COMMAND, program.__name__, str(tmp_path)
+    )
     assert (code, stderr) == (0, "")
     answer = json.loads(stdout)
     assert answer["refusals"]

@@ -14,9 +14,9 @@ from windlass.core.decisions.outcome import Released, settle
 from windlass.core.job.state import State
 from windlass.core.records import Put
 from windlass.store import Retention
-from windlass.stores.sqlite import SqliteStore, reads
+from windlass.stores.sqlite import SqliteStore, records
 from windlass.stores.sqlite.writes import enqueue_jobs
-from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.limits import enqueue_several, set_limit, settle_all
 from windlass.testing.factories import cancel_one, claim_all, make_job, no_jitter, sweep_all
@@ -82,9 +82,9 @@ async def test_a_limit_applies_to_jobs_enqueued_in_the_same_transaction(store: S
     """A transaction reads the names of limits once, and again after it changed them."""
     limit = LimitSetting(override=Limit(concurrency=1)).encode()
 
-    def run(tx: Tx) -> list[str | None]:
+    def run(tx: WriteTransaction) -> list[str | None]:
         enqueue_jobs.enqueue(tx, [make_job()])
-        reads.put_records(tx, [Put(kind=LIMIT, key=QUEUE, value=limit)])
+        records.put_records(tx, [Put(kind=LIMIT, key=QUEUE, value=limit)])
         answers = enqueue_jobs.enqueue(tx, [make_job(), make_job()])
         return [answer.row.gate for answer in answers if answer.row]
 
@@ -98,9 +98,8 @@ async def test_idle_gates_leave_no_rows(store: SqliteStore, clock: VirtualClock)
     await settle_all(store, await claim_all(store))
     clock.advance(30)
     await store.prune(Retention(succeeded=1), 100)
-    assert (
-        await count(store, "windlass_permit") == 2
-    )  # the starts still count, though their jobs are deleted
+    # The starts still count, although their jobs are deleted.
+    assert await count(store, "windlass_permit") == 2
     clock.advance(30)
     await store.prune(Retention(succeeded=1), 100)
     assert await count(store, "windlass_permit") == 0
@@ -218,7 +217,7 @@ async def test_a_batch_of_plain_jobs_reads_the_limits_once(store: SqliteStore) -
         seen.append(sql)
         return True
 
-    def run(tx: Tx) -> None:
+    def run(tx: WriteTransaction) -> None:
         tx.connection.exec_trace = trace
         enqueue_jobs.enqueue(tx, [make_job() for _ in range(50)])
         tx.connection.exec_trace = None

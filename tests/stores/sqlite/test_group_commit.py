@@ -16,9 +16,9 @@ from windlass.core.errors import StoreUnavailableError
 from windlass.core.query.job_query import Query
 from windlass.store import Retention
 from windlass.stores.sqlite import SqliteConfig, SqliteStore
-from windlass.stores.sqlite.engine import MAX_JOBS
-from windlass.stores.sqlite.write_calls import WriteCall
-from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.sqlite.engine import MAX_JOBS_PER_COMMIT
+from windlass.stores.sqlite.writes.write_calls import WriteCall
+from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 from windlass.stores.wakeup import Wakeup
 from windlass.testing.factories import claim_all, make_job, settle_one
 from windlass.testing.power_cut import DiskOperation, PowerCutDisk
@@ -70,7 +70,7 @@ async def test_a_single_call_is_one_commit(tmp_path: Path) -> None:
 
 
 async def in_one_group(
-    store: SqliteStore, *runs: Callable[[Tx], object], size: int = 1
+    store: SqliteStore, *runs: Callable[[WriteTransaction], object], size: int = 1
 ) -> list[object | BaseException]:
     """Run calls in one group: they queue up while a transaction is open."""
     transaction = store.transaction()
@@ -83,8 +83,8 @@ async def in_one_group(
 async def test_one_failing_call_of_a_group_does_not_fail_its_neighbours(
     store: SqliteStore,
 ) -> None:
-    def put(key: str) -> Callable[[Tx], str]:
-        def run(tx: Tx) -> str:
+    def put(key: str) -> Callable[[WriteTransaction], str]:
+        def run(tx: WriteTransaction) -> str:
             tx.connection.execute(
                 "INSERT INTO windlass_record VALUES ('k', ?, x'00', 1, NULL)", (key,)
             )
@@ -92,7 +92,7 @@ async def test_one_failing_call_of_a_group_does_not_fail_its_neighbours(
 
         return run
 
-    def bad(tx: Tx) -> str:
+    def bad(tx: WriteTransaction) -> str:
         put("half")(tx)
         raise ValueError("not today")
 
@@ -108,7 +108,7 @@ async def test_one_failing_call_of_a_group_does_not_fail_its_neighbours(
 async def test_a_group_is_one_transaction(store: SqliteStore) -> None:
     seen: list[int] = []
 
-    def record(tx: Tx) -> None:
+    def record(tx: WriteTransaction) -> None:
         seen.append(id(tx))
 
     await in_one_group(store, *[record] * 20)
@@ -117,7 +117,7 @@ async def test_a_group_is_one_transaction(store: SqliteStore) -> None:
 
 
 async def test_large_calls_are_committed_in_separate_groups(store: SqliteStore) -> None:
-    seen = await in_one_group(store, *[lambda tx: tx] * 5, size=MAX_JOBS // 2)
+    seen = await in_one_group(store, *[lambda tx: tx] * 5, size=MAX_JOBS_PER_COMMIT // 2)
     assert [seen.index(tx) for tx in seen] == [0, 0, 2, 2, 4]
 
 
@@ -278,7 +278,7 @@ async def test_a_subscription_during_a_write_is_notified(
     job = make_job()
     subscription = engine.job_wakeups.subscribe(job.id)
 
-    def write(tx: Tx) -> Wakeup:
+    def write(tx: WriteTransaction) -> Wakeup:
         wakeup = subscription.__enter__()
         tx.touch(job.id)
         return wakeup

@@ -16,10 +16,10 @@ from windlass.core.errors import (
     StoreUnavailableError,
 )
 from windlass.stores.sql.migrations import Migration
-from windlass.stores.sqlite import SqliteConfig, SqliteStore, connection
+from windlass.stores.sqlite import SqliteConfig, SqliteStore, connection, migrator
 from windlass.testing.factories import claim_all, make_job
 
-NEWEST = len(connection.MIGRATIONS)
+NEWEST = len(migrator.MIGRATIONS)
 
 
 def store_on(path: Path) -> SqliteStore:
@@ -107,7 +107,7 @@ async def test_a_migration_that_fails_leaves_nothing_behind(
     await made(path)
     bad = Migration(NEWEST + 1, "bad", "CREATE TABLE half (a); CREATE TABLE windlass_job (n);")
     with monkeypatch.context() as patch:
-        patch.setattr(connection, "MIGRATIONS", [*connection.MIGRATIONS, bad])
+        patch.setattr(migrator, "MIGRATIONS", [*migrator.MIGRATIONS, bad])
         async with store_on(path) as store:
             with pytest.raises(Exception, match="job already exists"):
                 await store.ping()
@@ -124,14 +124,14 @@ async def test_a_new_migration_is_applied_to_an_old_file(
     path = tmp_path / "jobs.db"
     await made(path)
     more = Migration(NEWEST + 1, "colour", "ALTER TABLE windlass_job ADD COLUMN colour TEXT;")
-    monkeypatch.setattr(connection, "MIGRATIONS", [*connection.MIGRATIONS, more])
+    monkeypatch.setattr(migrator, "MIGRATIONS", [*migrator.MIGRATIONS, more])
     async with store_on(path) as store:
         assert list(await store.migrate()) == [f"{NEWEST + 1:04d}_colour"]
         assert len(await claim_all(store)) == 1
 
 
 @pytest.mark.parametrize("content", [b"not a database, but long enough " * 200, b"\0" * 8192])
-async def test_a_file_that_is_no_database_is_corrupt(tmp_path: Path, content: bytes) -> None:
+async def test_a_file_that_is_not_a_database_is_corrupt(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "jobs.db"
     await asyncio.to_thread(path.write_bytes, content)
     async with store_on(path) as store:

@@ -18,7 +18,7 @@ from tests.stores.sqlite.workload import Workload
 
 from windlass.store import Store
 from windlass.stores.sqlite import SqliteConfig, SqliteStore, connection
-from windlass.stores.sqlite.connection import Durability
+from windlass.stores.sqlite.config import Durability
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import claim_all, make_job
 from windlass.testing.power_cut import DiskOperation, DiskState, PowerCutDisk, write_image

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import apsw
 import pytest
-from tests.stores.sqlite import programs
+from tests.stores.sqlite import subprocess_programs
 
 from windlass.core.event import fold, snapshot
 from windlass.core.job.state import FINAL, State
@@ -25,7 +25,7 @@ from windlass.stores.sqlite import SqliteStore, file_watch
 from windlass.testing.factories import claim_all, get_one, read_events
 
 PROCESSES, JOBS = 4, 300
-SOON = 20.0  # seconds; a process without a wakeup sleeps for programs.WAIT
+SOON = 20.0  # seconds; a process without a wakeup sleeps for subprocess_programs.WAIT
 
 
 class Running:
@@ -61,7 +61,7 @@ class Running:
 
 @asynccontextmanager
 async def running(program: Callable[..., object], *arguments: object) -> AsyncIterator[Running]:
-    command = (*programs.COMMAND, program.__name__, *map(str, arguments))
+    command = (*subprocess_programs.COMMAND, program.__name__, *map(str, arguments))
     process = await asyncio.create_subprocess_exec(
         *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=2**22
     )
@@ -85,7 +85,9 @@ async def test_many_processes_enqueue_claim_and_settle_on_a_new_file(
     path = tmp_path / "jobs.db"
     async with AsyncExitStack() as stack:
         started = [
-            await stack.enter_async_context(running(programs.work, path, JOBS, PROCESSES * JOBS))
+            await stack.enter_async_context(
+                running(subprocess_programs.work, path, JOBS, PROCESSES * JOBS)
+            )
             for _ in range(PROCESSES)
         ]
         for process in started:
@@ -113,7 +115,7 @@ async def test_processes_that_open_a_new_file_at_once_migrate_it_once(tmp_path: 
         for number in range(3):
             for _ in range(3):
                 path = tmp_path / f"{number}.db"
-                start = running(programs.open_once, path)
+                start = running(subprocess_programs.open_once, path)
                 started.append(await stack.enter_async_context(start))
         for process in started:
             await process.receive()
@@ -137,12 +139,12 @@ async def test_an_enqueue_wakes_a_waiting_process(
     path = tmp_path / "jobs.db"
     async with (
         SqliteStore(path, durability="off") as store,
-        running(programs.enqueue_on_input, path) as other,
+        running(subprocess_programs.enqueue_on_input, path) as other,
     ):
         await other.receive()
         for _ in range(3):
-            assert not await programs.quiet(store), "it can sleep"
-            waiting = asyncio.create_task(store.wait(["default"], programs.WAIT))
+            assert not await subprocess_programs.quiet(store), "it can sleep"
+            waiting = asyncio.create_task(store.wait(["default"], subprocess_programs.WAIT))
             await asyncio.sleep(0.3)  # its polling backs off meanwhile
             assert not waiting.done()
             since = time.monotonic()
@@ -157,7 +159,7 @@ async def test_a_tail_receives_events_of_another_process(tmp_path: Path) -> None
     path = tmp_path / "jobs.db"
     async with (
         SqliteStore(path, durability="off") as store,
-        running(programs.enqueue_on_input, path) as other,
+        running(subprocess_programs.enqueue_on_input, path) as other,
     ):
         await other.receive()
         await other.send()
@@ -177,7 +179,7 @@ async def test_kill_9_loses_no_acknowledged_write(tmp_path: Path, kills: int) ->
     chance = random.Random(9)
     lines = 0
     for _ in range(kills):
-        async with running(programs.work_until_killed, path, ledger) as process:
+        async with running(subprocess_programs.work_until_killed, path, ledger) as process:
             while len(read_ledger(ledger)) < lines + 20:
                 await asyncio.sleep(0.01)
                 assert process.process.returncode is None
@@ -214,7 +216,7 @@ async def assert_kept(path: Path, ledger: list[dict[str, Any]]) -> None:
 
 async def test_a_busy_store_survives_forks_on_both_sides(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    async with running(programs.fork_while_busy, path) as process:
+    async with running(subprocess_programs.fork_while_busy, path) as process:
         answer = await process.receive()
         await process.end()
     assert all(isinstance(child, list) for child in answer["children"]), answer["children"]
@@ -232,11 +234,11 @@ async def test_a_busy_store_survives_forks_on_both_sides(tmp_path: Path) -> None
 async def test_wake_ups_reach_parent_and_child_after_a_fork(tmp_path: Path) -> None:
     """Around a fork the file is closed, and its watched WAL is deleted."""
     path = tmp_path / "jobs.db"
-    async with running(programs.fork_while_waiting, path) as process:
+    async with running(subprocess_programs.fork_while_waiting, path) as process:
         child = (await process.receive())["child"]
         assert isinstance(child, list), child
         assert (await process.receive())["quiet"]
-        async with running(programs.enqueue_on_input, path) as other:
+        async with running(subprocess_programs.enqueue_on_input, path) as other:
             await other.receive()
             await process.send()
             await asyncio.sleep(0.3)
@@ -252,7 +254,7 @@ async def test_wake_ups_reach_parent_and_child_after_a_fork(tmp_path: Path) -> N
 
 async def test_a_fork_waits_for_an_open_transaction(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    async with running(programs.fork_in_transaction, path) as process:
+    async with running(subprocess_programs.fork_in_transaction, path) as process:
         answer = await process.receive()
         await process.end()
     assert isinstance(answer["child"], list), answer

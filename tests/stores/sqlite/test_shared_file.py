@@ -15,9 +15,10 @@ import pytest
 from windlass.core.errors import InvalidArgumentError, StoreUnavailableError
 from windlass.core.query.job_query import Query
 from windlass.stores import open_store
+from windlass.stores.event_tail import POLL
 from windlass.stores.sqlite import SqliteStore, SqliteTransaction, engine
-from windlass.stores.sqlite.connection import WAL_LIMIT, SqliteConfig
-from windlass.stores.tail import POLL
+from windlass.stores.sqlite.config import SqliteConfig
+from windlass.stores.sqlite.connection import WAL_LIMIT
 from windlass.testing import claim_all, make_job
 from windlass.testing.factories import enqueue_one
 
@@ -46,7 +47,7 @@ async def test_a_file_behind_a_link_is_watched_where_sqlite_writes(tmp_path: Pat
 
 
 @pytest.mark.parametrize("path", [":memory:", "", "file:x?mode=memory"])
-def test_a_path_that_is_no_file_is_refused_with_advice(path: str) -> None:
+def test_a_path_that_is_not_a_file_is_refused_with_advice(path: str) -> None:
     with pytest.raises(InvalidArgumentError, match="memory:"):
         SqliteStore(path)
 

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.stores.sqlite.store_process import RemoteProcess, TwoProcesses
+from tests.stores.sqlite.two_process_store import RemoteProcess, TwoProcesses
 
 from windlass.core.query.job_query import Query
 from windlass.store import Store
@@ -17,7 +17,7 @@ from windlass.testing.conformance.model import run_model
 from windlass.testing.conformance.suite import *  # noqa: F403
 from windlass.testing.factories import make_job
 
-# Verbs whose results depend on writes of another process; `make test-all` runs the whole suite.
+# Methods whose results depend on writes of another process; `make test-all` runs the whole suite.
 SAMPLE = (TestClaim, TestLeases, TestTail, TestUniqueness, TestWakeup)  # noqa: F405
 
 

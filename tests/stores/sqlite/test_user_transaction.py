@@ -79,7 +79,7 @@ async def test_other_writes_wait_for_the_transaction(store: SqliteStore) -> None
     assert answer.accepted
 
 
-def short_with_a_rope(store: SqliteStore) -> SqliteTransaction:
+def short_transaction(store: SqliteStore) -> SqliteTransaction:
     """Return a short transaction with a row; retries on a machine too slow for the limit."""
     while True:
         transaction = store.transaction(SHORT)
@@ -90,7 +90,7 @@ def short_with_a_rope(store: SqliteStore) -> SqliteTransaction:
 
 async def test_a_transaction_past_its_time_limit_is_rolled_back(store: SqliteStore) -> None:
     job = make_job()
-    transaction = short_with_a_rope(store)
+    transaction = short_transaction(store)
     [answer] = await asyncio.wait_for(store.enqueue([job]), SOON)  # waits for it to end
     assert answer.accepted
     with pytest.raises(ConflictError, match=r"open for more than 0\.05 s"):

@@ -42,7 +42,7 @@ class Workload:
         await self._enqueue(single)
         large = self._new(payload=b"x" * (INLINE_PAYLOAD + 1_000), request_id=f"request-{number}")
         await self._enqueue(large, *(self._new(priority=index % 3) for index in range(8)))
-        await asyncio.gather(*(self._enqueue(self._new(queue="crowd")) for _ in range(4)))
+        await asyncio.gather(*(self._enqueue(self._new(queue="media")) for _ in range(4)))
         later = self._new(queue="later", delay=5.0)
         await self._enqueue(later, self._new(queue="later", hold=True))
         claimed = await claim_all(store, limit=5)
@@ -81,7 +81,7 @@ class Workload:
 
     async def _drain(self) -> None:
         """Finish a few jobs, and prune old ones."""
-        for row in await claim_all(self.store, "default", "crowd", limit=3):
+        for row in await claim_all(self.store, "default", "media", limit=3):
             await settle_one(self.store, row, Succeeded())
             await self._note([row])
         self.clock.advance(3600)

@@ -1,4 +1,4 @@
-"""HTTP store: each verb is one request, encoded by `windlass.stores.wire_format`."""
+"""HTTP store: each method is one request, encoded by `windlass.stores.wire_format`."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ from windlass.store import (
     Store,
 )
 from windlass.stores import wire_format
-from windlass.stores.http.combined_calls import CombinedCalls
+from windlass.stores.http.call_coalescer import CallCoalescer
 from windlass.stores.http.config import HttpConfig
-from windlass.stores.http.split_calls import SplitCalls
-from windlass.stores.http.tail import tail
+from windlass.stores.http.event_stream import tail
+from windlass.stores.http.request_splitter import RequestSplitter
 from windlass.stores.http.transport import ServerInfo, Transport
 
 Item = TypeVar("Item")
@@ -64,11 +64,11 @@ class HttpStore(Store):
     def __init__(self, config: HttpConfig, *, _server: ServerInfo | None = None) -> None:
         self._server = _server or ServerInfo(config)
         self._transport = Transport(self._server)
-        self._split_calls = SplitCalls(self._transport)
-        self._enqueue = CombinedCalls(partial(self._split_calls.enqueue, atomic=False))
-        self._apply = CombinedCalls(partial(self._split_calls.send, "apply"))
-        self._record = CombinedCalls(partial(self._split_calls.send, "record"))
-        self._extend = CombinedCalls(self._extend_batch)
+        self._splitter = RequestSplitter(self._transport)
+        self._enqueue = CallCoalescer(partial(self._splitter.enqueue, atomic=False))
+        self._apply = CallCoalescer(partial(self._splitter.send, "apply"))
+        self._record = CallCoalescer(partial(self._splitter.send, "record"))
+        self._extend = CallCoalescer(self._extend_batch)
         self._wakeup_cursor: str | None = None  # from the response to the last claim
 
     def __repr__(self) -> str:
@@ -115,11 +115,11 @@ class HttpStore(Store):
             await calls.finish()
         await self._transport.close()
 
-    async def _call(self, verb: str, **arguments: Any) -> Any:
+    async def _call(self, method: str, **arguments: Any) -> Any:
         response = await self._transport.call(
-            verb, wire_format.request_schema(verb).dump(**arguments)
+            method, wire_format.request_schema(method).dump(**arguments)
         )
-        return wire_format.decode_response(verb, response.content)
+        return wire_format.decode_response(method, response.content)
 
     async def _send_valid(
         self,
@@ -129,7 +129,7 @@ class HttpStore(Store):
     ) -> list[ApplyResult]:
         """Send the valid items; refuse the others here. Returns one result per item."""
         errors = [_validation_error(check, item) for item in items]
-        valid = [one for one, error in zip(items, errors, strict=True) if error is None]
+        valid = [item for item, error in zip(items, errors, strict=True) if error is None]
         results = iter(await send(valid))
         return [
             next(results) if error is None else ApplyResult(Status.REFUSED, error=error)
@@ -144,7 +144,7 @@ class HttpStore(Store):
         if atomic and first is not None:
             return [EnqueueResult(EnqueueStatus.REFUSED, new, error=first) for new in jobs]
         valid = [new for new, error in zip(jobs, errors, strict=True) if error is None]
-        send = partial(self._split_calls.enqueue, atomic=True) if atomic else self._enqueue
+        send = partial(self._splitter.enqueue, atomic=True) if atomic else self._enqueue
         results = iter(await send(valid))
         return [
             next(results)
@@ -181,13 +181,15 @@ class HttpStore(Store):
 
     async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
         async def send(valid: list[Transition]) -> list[ApplyResult]:
-            return await self._apply([wire_format.sendable_transition(one) for one in valid])
+            return await self._apply(
+                [wire_format.sendable_transition(transition) for transition in valid]
+            )
 
         return await self._send_valid(transitions, check_transition, send)
 
     async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
         return await self._send_valid(
-            attempt_records, lambda one: check_records(one.records), self._record
+            attempt_records, lambda entry: check_records(entry.records), self._record
         )
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
@@ -222,13 +224,11 @@ class HttpStore(Store):
 
     async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
         return await self._send_valid(
-            requests, check_cancel, partial(self._split_calls.send, "cancel")
+            requests, check_cancel, partial(self._splitter.send, "cancel")
         )
 
     async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
-        return await self._send_valid(
-            signals, check_signal, partial(self._split_calls.send, "signal")
-        )
+        return await self._send_valid(signals, check_signal, partial(self._splitter.send, "signal"))
 
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[ApplyResult]:
         results: list[ApplyResult] = await self._call("delete", ids=ids, owner=owner) if ids else []
@@ -318,7 +318,7 @@ class HttpStore(Store):
     # -- records
 
     async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
-        return await self._split_calls.send_strict("put_records", puts)
+        return await self._splitter.send_strict("put_records", puts)
 
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
         check_keys(kind, keys)

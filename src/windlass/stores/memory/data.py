@@ -30,9 +30,10 @@ class MemoryData:
     dependents: dict[UUID, list[UUID]] = field(default_factory=lambda: defaultdict(list))
     ended: list[UUID] = field(default_factory=list)  # jobs whose dependents are to be updated
     updating_dependents: bool = False
+    # By gate, then by job id, serial and fence.
     permits: dict[str, dict[tuple[UUID, int, int], Permit]] = field(
         default_factory=lambda: defaultdict(dict)
-    )  # by gate, then by job id, serial and fence
+    )
     next_checks: dict[str, Instant | None] = field(default_factory=dict)  # by gate
     gates_to_check: set[str] = field(default_factory=set)  # before the current call returns
     requests: dict[tuple[str, str], UUID] = field(default_factory=dict)

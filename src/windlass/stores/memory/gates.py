@@ -37,10 +37,11 @@ def queue_position(data: MemoryData, row: JobRow, arrival: int) -> int:
     return gates.queue_position(row.limit_key, arrival, _first(neighbours), _last(own))
 
 
-def _same_order(one: JobRow, other: JobRow) -> bool:
-    if other.gate is not None:
-        return one.gate == other.gate
-    return one.state is State.QUEUED and one.queue == other.queue
+def _same_order(other: JobRow, row: JobRow) -> bool:
+    """Return whether the other job waits in the queue or at the gate of this job."""
+    if row.gate is not None:
+        return other.gate == row.gate
+    return other.state is State.QUEUED and other.queue == row.queue
 
 
 def _first(rows: Sequence[JobRow]) -> int | None:

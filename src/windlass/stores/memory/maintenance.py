@@ -1,4 +1,4 @@
-"""Maintenance verbs of the memory store: due jobs, expired leases, retention, deletion."""
+"""Maintenance methods of the memory store: due jobs, expired leases, retention, deletion."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from windlass.core.job.row import JobRow
 from windlass.core.job.state import FINAL
 from windlass.store import Pruned, Retention
 from windlass.stores.memory import gates
-from windlass.stores.memory.reads import MemoryReads
+from windlass.stores.memory.records import MemoryRecords
 
 MISSING = ApplyResult(Status.MISSING)
 
 
-class MemoryMaintenance(MemoryReads):
+class MemoryMaintenance(MemoryRecords):
     async def due(self, limit: int) -> list[JobRow]:
         with self._data.lock:
             now = self._now()

@@ -1,4 +1,4 @@
-"""Read verbs and records of the memory store."""
+"""Read methods of the memory store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from windlass.core import event, records
-from windlass.core.admission.gates import LIMIT, GateStats
+from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Instant
 from windlass.core.decisions.transition import Checkpoint
 from windlass.core.event import Event
@@ -19,7 +19,7 @@ from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query import job_query
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import PAUSED, Entry, Put, PutResult
+from windlass.core.records import PAUSED, Entry
 from windlass.store import (
     COUNT_CAP,
     FLOW_RANGE,
@@ -28,9 +28,9 @@ from windlass.store import (
     Rollup,
     Store,
 )
+from windlass.stores.event_tail import tail
 from windlass.stores.memory import gates
 from windlass.stores.memory.data import MemoryData
-from windlass.stores.tail import tail
 
 
 def flow_stats(flow_id: UUID, rows: Sequence[JobRow]) -> FlowStats | None:
@@ -44,12 +44,15 @@ def _counts_in_flow(row: JobRow, owner: str | None, team: str | None) -> bool:
 
 
 class MemoryReads(Store):
-    """Store verbs that change no job."""
+    """Store methods that read jobs, logs, counts and flows."""
 
     _data: MemoryData
 
     def _now(self) -> Instant:
         return self._data.clock.now()
+
+    def _unexpired(self, kind: str, key: str) -> Entry | None:
+        return records.unexpired(self._data.entries.get((kind, key)), self._now())
 
     # -- reading
 
@@ -196,41 +199,3 @@ class MemoryReads(Store):
             if stats is not None:
                 flows.append(replace(stats, capped=len(jobs) > FLOW_RANGE))
         return FlowPage(flows, page[-1] if len(page) == limit else None)
-
-    # -- records
-
-    def _unexpired(self, kind: str, key: str) -> Entry | None:
-        return records.unexpired(self._data.entries.get((kind, key)), self._now())
-
-    async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
-        results = []
-        with self._data.lock:
-            for put in puts:
-                result = records.apply_put(put, self._unexpired(put.kind, put.key), self._now())
-                if result.applied and result.entry is not None:
-                    self._data.entries[put.kind, put.key] = result.entry
-                    if put.kind == LIMIT:
-                        gates.schedule_check(self._data, put.key)
-                results.append(result)
-        return results
-
-    async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
-        records.check_keys(kind, keys)
-        with self._data.lock:
-            return [self._unexpired(kind, key) for key in keys]
-
-    async def list_records(self, kind: str, after: str = "", limit: int = 1000) -> list[Entry]:
-        with self._data.lock:
-            keys = sorted(
-                key for entry_kind, key in self._data.entries if entry_kind == kind and key > after
-            )
-            entries = [entry for key in keys if (entry := self._unexpired(kind, key)) is not None]
-        return entries[:limit]
-
-    async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
-        records.check_keys(kind, keys)
-        with self._data.lock:
-            for key in keys:
-                self._data.entries.pop((kind, key), None)
-                if kind == LIMIT:
-                    gates.schedule_check(self._data, key)

@@ -12,14 +12,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from windlass.core.clock import Clock, Instant
-from windlass.stores.postgres.connection import (
-    Connection,
-    ConnectionPool,
-    PostgresConfig,
-    transaction,
-)
+from windlass.stores.postgres.admin import migrator
+from windlass.stores.postgres.config import PostgresConfig
+from windlass.stores.postgres.connection import Connection, ConnectionPool, transaction
 from windlass.stores.postgres.errors import DRIVER_ERRORS, RETRYABLE, translate
-from windlass.stores.postgres.schema import migrator
 
 T = TypeVar("T")
 Work = Callable[[Connection], Awaitable[T]]

@@ -20,8 +20,8 @@ RETRYABLE = (
     pg.InvalidCachedStatementError,
     pg.OutdatedSchemaCacheError,
 )
-# After one of these the connection is closed: it may be broken (also by a timeout), or its server
-# or session is read-only, while a new connection may not be.
+# After one of these the connection is closed. It may be broken, also by a timeout. Or its server or
+# session is read-only; a new connection may accept writes.
 CONNECTION_SUSPECT = (OSError, pg.InternalClientError, pg.ReadOnlySQLTransactionError)
 DRIVER_ERRORS = (pg.PostgresError, pg.InterfaceError, pg.InternalClientError, OSError, TimeoutError)
 

@@ -16,7 +16,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from uuid import UUID, uuid4
 
 from windlass.core.errors import StoreError
-from windlass.stores.postgres.connection import Connection, PostgresConfig, connect
+from windlass.stores.postgres.config import PostgresConfig
+from windlass.stores.postgres.connection import Connection, connect
 from windlass.stores.postgres.errors import DRIVER_ERRORS
 from windlass.stores.wakeup import JobWakeups, Wakeup
 

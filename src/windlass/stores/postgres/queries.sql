@@ -1,15 +1,16 @@
 -- Sessions keep their plans (see connection.py). A plan made while a table was empty would read all
 -- of it later, when it is large. So each statement allows only one plan. It reads a growing table
--- by a key, inside a LATERAL with a LIMIT or as `key = ANY (ARRAY[value])`, which the planner
--- cannot reorder like a join; or in the order of an index, up to a limit.
+-- by a key, or in the order of an index up to a limit. A read by key is inside a LATERAL with a
+-- LIMIT, or has the form `key = ANY (ARRAY[value])`. The planner cannot reorder these like a join.
 
 -- name: insert_jobs
 -- Inserts the jobs of an enqueue in one statement: rows, queue positions, and waiting rows. The
 -- rule is core's `initial_state`; the model test compares the two. A column with the same non-NULL
--- value in all jobs has one element (see `rows.insertions`). A job whose id or request id exists is
--- skipped and missing in the result. With limit keys the id is looked up before, because a skipped
--- job must not take a position. No id occurs twice. Numbers follow the order of the call. If a job
--- has a gate, the caller must admit jobs afterwards and set $28; otherwise nothing is stored.
+-- value in all jobs has one element (see `rows.insert_columns`). A job whose id or request id
+-- exists is skipped and missing in the result. With limit keys the id is looked up before, because
+-- a skipped job must not take a position. No id occurs twice. Numbers follow the order of the call.
+-- If a job has a gate, the caller must admit jobs afterwards and set $28; otherwise nothing is
+-- stored.
 WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
 new AS MATERIALIZED (
     SELECT nextval('windlass_serial') AS n, clock.now,
@@ -257,11 +258,11 @@ SELECT $1::bigint, step, value, attempt, at FROM windlass_step WHERE n = $2::big
 -- the limit. Skips rows that another claim is taking, and expired jobs, which the sweeper ends.
 -- Locks job rows by id, like all transactions. Deletes queue rows whose job has ended meanwhile. A
 -- repeated claim returns the jobs of its lease and takes no more. If the first call is still
--- running, the repeat waits at the key of the lease row, finds another version than in its
--- snapshot, fails, and is retried.
+-- running, the repeat waits at the key of the lease row. It then finds another version of the row
+-- than in its snapshot, fails, and is retried.
 --
 -- A job without history and special options is returned in a few columns instead of 64 (see
--- `rows.claimed`): its only events are created, queued and started, and its position is its number,
+-- `rows.claimed`). Its only events are created, queued and started. Its position is its number,
 -- unless it has a limit key or a gate. Starts are recorded for gates with a rate; no gate is
 -- locked.
 WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
@@ -432,9 +433,9 @@ LATERAL (
 -- fence and token. So $4 and $5 hold each pair once, and $3 has two bytes per job with the index of
 -- its pair.
 --
--- Gates open once all writes of a call are done: here, if these jobs are all of it ($9) and none is
--- left to decide. Otherwise the jobs only leave their gates, and the gates are returned for the
--- rest of the call to open. If that never runs, a sweep opens them.
+-- Gates open after all writes of a call. If these jobs are the whole call ($9) and all succeed,
+-- that is here. Otherwise the jobs only leave their gates, and the gates are returned for the rest
+-- of the call to open. If that never runs, a sweep opens them.
 WITH clock AS MATERIALIZED (
     SELECT windlass_now($1) AS now, set_config('lock_timeout', '250ms', true)
 ),
@@ -643,8 +644,8 @@ DELETE FROM windlass_gate_queue WHERE ctid = ANY (ARRAY(
 ))
 
 -- name: position_bounds
--- Serial numbers for jobs that enter a queue or a gate, in the order of the call, with the first
--- position there and the last one of the limit key.
+-- For jobs that enter a queue or a gate, in the order of the call: a new serial number, the first
+-- position there, and the last position of the limit key.
 SELECT nextval('windlass_serial'), first, last
 FROM unnest($1::text[], $2::text[], $3::integer[], $4::text[])
     AS given (queue, gate, priority, limit_key),
@@ -759,10 +760,10 @@ SELECT step.n, step.step FROM unnest($1::bigint[], $2::text[]) AS requested (n, 
 ) AS step
 
 -- name: descendants
--- Returns the time, and the jobs that wait for those jobs of $2 that may end: by success ($3) or
--- without it ($4, a requested cancel, or expiry). In the second case the jobs that wait for these
--- are included, too, transitively. Runs before any lock: all jobs are then locked in one order, and
--- `dependents` reads the edges again.
+-- Returns the time, and the dependents of those jobs of $2 that may end. A job may end by success
+-- ($3), or without success ($4, a requested cancel, or expiry). In the second case the dependents
+-- of dependents are included, transitively. Runs before any lock: all jobs are then locked in one
+-- order, and `dependents` reads the edges again.
 WITH RECURSIVE ending AS MATERIALIZED (
     SELECT job.n, job.id, job.cancel_at IS NOT NULL
         OR coalesce(job.expires_at <= windlass_now($1), false) OR job.id = ANY ($4::uuid[])
@@ -928,8 +929,9 @@ SELECT job.* FROM found,
 ORDER BY found.at, found.n LIMIT $2
 
 -- name: expired
--- Reads the jobs of all claims that have a running job: about as many as there are worker slots,
--- not as many as there are jobs. Deletes the rows of claims without one, unless they are locked.
+-- Reads the jobs of all claims that have a running job. Their number is about that of worker slots,
+-- and does not depend on the number of jobs. Deletes the rows of claims without one, unless they
+-- are locked.
 WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
 held AS MATERIALIZED (SELECT token, active, jobs FROM windlass_lease ORDER BY token),
 running AS MATERIALIZED (
@@ -1026,8 +1028,8 @@ SELECT job.*, ARRAY(
 FROM windlass_job AS job WHERE id = $1
 
 -- name: search_range
--- The jobs that one page of a search reads: a bounded range, newest first, so that its cost does
--- not depend on the number of jobs. The page may be short; its cursor continues after the range.
+-- The jobs that one page of a search reads: a bounded range, newest first. So its cost does not
+-- depend on the number of jobs. The page may be short; its cursor continues after the range.
 SELECT n FROM windlass_job WHERE n < $1 ORDER BY n DESC LIMIT $2
 
 -- name: unsuccessful_range
@@ -1152,7 +1154,7 @@ SELECT queue, state, sum(count)::bigint, NULL FROM (
             AND waiting.expires_at IS NULL LIMIT $1 + 1
     ) AS counted) AS count
     FROM gate_states
-) AS not_queued GROUP BY queue, state
+) AS unqueued GROUP BY queue, state
 UNION ALL
 SELECT job.queue, 'running', count(*), NULL
 FROM (SELECT token, jobs FROM windlass_lease WHERE active > 0 ORDER BY token) AS lease,

@@ -1,4 +1,4 @@
-"""Reads, and records, as functions of a connection."""
+"""Reads of jobs, logs, counts and flows, as functions of a connection."""
 
 from __future__ import annotations
 
@@ -7,18 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from uuid import UUID
 
-from windlass.core import event, records
-from windlass.core.admission.gates import (
-    LIMIT,
-    MAX_HOLDERS,
-    GateStats,
-    LimitSetting,
-    lock_order,
-    rank,
-)
+from windlass.core import event
+from windlass.core.admission.gates import MAX_HOLDERS, GateStats
 from windlass.core.clock import Instant
 from windlass.core.decisions.transition import Checkpoint
-from windlass.core.errors import StoreDeniedError
 from windlass.core.job.attempt import Attempt, attempts_of
 from windlass.core.job.dependency import Edges, FlowPage, FlowStats
 from windlass.core.job.failure import Failures
@@ -26,14 +18,12 @@ from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query import job_query
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import PAUSED, Entry, Put, PutResult
+from windlass.core.records import PAUSED
 from windlass.store import COUNT_CAP, COUNT_RANGE, FLOW_RANGE, EventPage, QueueStats, Rollup
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.postgres.writes.enqueue_jobs import lock_number
-from windlass.stores.sql.failures import failures_of
-from windlass.stores.sql.log import log_row
+from windlass.stores.sql.row_codecs import failures_of, log_row
 
 SEARCH_RANGE = 5_000  # jobs that one page of a filtered search reads
 _UNSUCCESSFUL = frozenset({State.FAILED, State.CANCELED})
@@ -41,12 +31,17 @@ _MAX_SERIAL = 2**63 - 1
 _MAX_ID = UUID(int=2**128 - 1)  # greater than or equal to every id
 
 
+async def jobs_by_id(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, JobRow]:
+    found = [rows.job_row(record) for record in await connection.fetch(SQL.get_jobs, list(ids))]
+    return {row.id: row for row in found}
+
+
 async def get(
     connection: Connection, ids: Sequence[UUID], owner: str | None
 ) -> list[JobRow | None]:
-    found = [rows.job_row(record) for record in await connection.fetch(SQL.get_jobs, list(ids))]
-    by_id = {row.id: row for row in found if owner in {None, row.owner}}
-    return [by_id.get(job_id) for job_id in ids]
+    found = await jobs_by_id(connection, ids)
+    visible = {job_id: row for job_id, row in found.items() if owner in {None, row.owner}}
+    return [visible.get(job_id) for job_id in ids]
 
 
 async def find(connection: Connection, query: Query) -> Page:
@@ -115,7 +110,8 @@ async def stats(connection: Connection, now: Instant | None) -> Mapping[str, Que
         counts[queue][State(state)] = number
         if since is not None:
             oldest[queue] = since
-    paused = {entry.key for entry in await list_records(connection, PAUSED, "", COUNT_CAP, now)}
+    pauses = await connection.fetch(SQL.list_records, now, PAUSED, "", COUNT_CAP)
+    paused = {key for _, key, *_ in pauses}
     return {
         queue: QueueStats(
             counts={state: min(n, COUNT_CAP) for state, n in counts[queue].items()},
@@ -207,86 +203,6 @@ async def newest_flows(
     return FlowPage(stats, page[-1] if len(page) == limit else None)
 
 
-# -- records
-
-
-def _entry(record: Row) -> Entry:
-    kind, key, value, version, expires_at = tuple(record)[:5]
-    return Entry(kind=kind, key=key, value=value, version=version, expires_at=expires_at)
-
-
-def _lock_numbers(keys: Iterable[tuple[str, str]]) -> list[int]:
-    """Return the sorted lock numbers of records; creating a gate locks its limit's number."""
-    return sorted({lock_number("record", *key) for key in keys})
-
-
-async def put_records(
-    connection: Connection, puts: Sequence[Put], test_now: Instant | None
-) -> list[PutResult]:
-    """Store records in one transaction, limits in the common lock order of their gates."""
-    results: dict[int, PutResult] = {}
-    for indexes in _lock_groups([(put.kind, put.key) for put in puts]):
-        chunk = await _put_records(connection, [puts[index] for index in indexes], test_now)
-        results |= zip(indexes, chunk, strict=True)
-    return [results[index] for index in range(len(puts))]
-
-
-def _lock_groups(names: Sequence[tuple[str, str]]) -> list[list[int]]:
-    """Group record indexes by lock order.
-
-    Admission locks gates of keys, then tasks, then queues. To create a missing gate, it also locks
-    the limit's record. So a transaction that holds such a record must not wait for a gate of an
-    earlier kind.
-    """
-    groups: dict[int, list[int]] = {}
-    for index, (kind, key) in enumerate(names):
-        groups.setdefault(rank(key) if kind == LIMIT else -1, []).append(index)
-    return [indexes for _, indexes in sorted(groups.items())]
-
-
-async def _put_records(
-    connection: Connection, puts: Sequence[Put], test_now: Instant | None
-) -> list[PutResult]:
-    """Store records under advisory locks: a record that does not exist has no row to lock."""
-    keys = sorted({(put.kind, put.key) for put in puts})
-    await connection.execute(SQL.lock_records, _lock_numbers(keys))
-    now: Instant = await connection.fetchval(SQL.now, test_now)
-    found = await connection.fetch(SQL.get_records, *rows.columns(keys))
-    entries = {(record[0], record[1]): _entry(record) for record in found}
-    written: dict[tuple[str, str], Row] = {}
-    results = []
-    for put in puts:
-        result = records.apply_put(
-            put, records.unexpired(entries.get((put.kind, put.key)), now), now
-        )
-        entry = result.entry
-        if result.applied and entry is not None:
-            entries[put.kind, put.key] = entry
-            values = (entry.kind, entry.key, entry.value, entry.version, entry.expires_at)
-            written[put.kind, put.key] = values
-        results.append(result)
-    limits = [row for row in written.values() if row[0] == LIMIT]
-    if limits and not await connection.fetchval(SQL.may_write_records):
-        await _declare_limits(connection, limits)
-    elif written:
-        await connection.execute(SQL.put_records, *rows.columns(written.values()))
-    if written:
-        await _request_gate_checks(connection, (key for kind, key in written if kind == LIMIT))
-    return results
-
-
-async def _declare_limits(connection: Connection, limits: Sequence[Row]) -> None:
-    """Store new declared limits with a role that must not write records."""
-    for _, name, value, version, _ in limits:
-        if version > 1 or LimitSetting.decode(value).override is not None:
-            raise StoreDeniedError(
-                f"this PostgreSQL role can declare new limits, but not change the limit {name}: "
-                "change it from a worker, or with a role that may (windlass_worker)"
-            )
-    names, values = [row[1] for row in limits], [row[2] for row in limits]
-    await connection.execute(SQL.declare_limits, names, values)
-
-
 async def gates(connection: Connection, names: Sequence[str]) -> list[GateStats]:
     found = await connection.fetch(SQL.gates, list(names), COUNT_CAP, MAX_HOLDERS)
     return [
@@ -298,37 +214,3 @@ async def gates(connection: Connection, names: Sequence[str]) -> list[GateStats]
         )
         for waiting, holding, holders, next_check_at in found
     ]
-
-
-async def delete_records(connection: Connection, kind: str, keys: Sequence[str]) -> None:
-    if kind != LIMIT:
-        await connection.execute(SQL.delete_records, kind, list(keys))
-        return
-    for indexes in _lock_groups([(kind, key) for key in keys]):
-        chunk = [keys[index] for index in indexes]
-        await connection.execute(SQL.lock_records, _lock_numbers((kind, key) for key in chunk))
-        await connection.execute(SQL.delete_records, kind, chunk)
-        await _request_gate_checks(connection, chunk)
-
-
-async def _request_gate_checks(connection: Connection, limits: Iterable[str]) -> None:
-    """Make all gates of changed limits due for a check, in the common lock order."""
-    for name in lock_order(limits):
-        await connection.execute(SQL.lock_gates, name)
-        await connection.execute(SQL.request_gate_checks, name)
-
-
-async def get_records(
-    connection: Connection, kind: str, keys: Sequence[str], test_now: Instant | None
-) -> list[Entry | None]:
-    now: Instant = await connection.fetchval(SQL.now, test_now)
-    found = await connection.fetch(SQL.get_records, [kind] * len(keys), list(keys))
-    entries = {record[1]: records.unexpired(_entry(record), now) for record in found}
-    return [entries.get(key) for key in keys]
-
-
-async def list_records(
-    connection: Connection, kind: str, after: str, limit: int, now: Instant | None
-) -> list[Entry]:
-    found = await connection.fetch(SQL.list_records, now, kind, after, limit)
-    return [_entry(record) for record in found]

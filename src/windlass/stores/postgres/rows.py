@@ -61,8 +61,8 @@ def _all_none(column: Sequence[Any]) -> bool:
 
 
 def fits(values: Sequence[bytes | None]) -> bool:
-    """Whether these values fit in one message."""
-    return len(values) <= MAX_ROWS and sum(len(it) for it in values if it) <= MAX_BYTES
+    """Return whether these values fit in one message."""
+    return len(values) <= MAX_ROWS and sum(len(value) for value in values if value) <= MAX_BYTES
 
 
 def chunks(rows: Sequence[Row], large_column: int) -> Iterator[Sequence[Row]]:
@@ -248,10 +248,10 @@ def waiting_entry(s: LifecycleRow) -> tuple[bool, Instant | None]:
     if s.state is State.RUNNING or s.state in FINAL:
         return False, None
     times: list[Instant] = []
-    not_queued = s.state is not State.QUEUED
+    unqueued = s.state is not State.QUEUED
     blocked = s.held or (s.waiting_for and s.state is State.CREATED)
-    if not_queued and s.due_at is not None and not blocked:
+    if unqueued and s.due_at is not None and not blocked:
         times.append(s.due_at)
     if s.expires_at is not None and s.first_started_at is None and s.state is not State.RETRYING:
         times.append(s.expires_at)
-    return (not_queued and s.gate is None) or bool(times), min(times, default=None)
+    return (unqueued and s.gate is None) or bool(times), min(times, default=None)

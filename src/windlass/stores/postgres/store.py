@@ -39,22 +39,22 @@ from windlass.store import (
     Store,
 )
 from windlass.stores.borrowed_connection import borrow
-from windlass.stores.postgres import maintenance, reads
-from windlass.stores.postgres.connection import Connection, PostgresConfig
+from windlass.stores.event_tail import tail
+from windlass.stores.postgres import maintenance, reads, records
+from windlass.stores.postgres.admin import migrator
+from windlass.stores.postgres.config import PostgresConfig
+from windlass.stores.postgres.connection import Connection
 from windlass.stores.postgres.engine import PostgresEngine
 from windlass.stores.postgres.notify import NotifyHub
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.postgres.schema import migrator
 from windlass.stores.postgres.user_transaction import DatabaseId, PostgresEnqueuer, settlement
 from windlass.stores.postgres.writes import jobs
 from windlass.stores.postgres.writes.claim_cursor import ClaimCursor
-from windlass.stores.postgres.writes.handle import PostgresWrites
-from windlass.stores.postgres.writes.leases import LeaseExtender
-from windlass.stores.tail import tail
+from windlass.stores.postgres.writes.lease_extender import LeaseExtender
+from windlass.stores.postgres.writes.writer import PostgresWriter
 
-CLAIM_TIMEOUT = (
-    10.0  # seconds that a claim may take; after that it is retried on another connection
-)
+# Seconds that a claim may take; after that it is retried on another connection.
+CLAIM_TIMEOUT = 10.0
 
 
 class PostgresStore(Store):
@@ -71,7 +71,7 @@ class PostgresStore(Store):
         self._clock = clock
         self._hub = _hub or NotifyHub()
         self._shared_engine = PostgresEngine(self._config, clock)
-        self._writes = PostgresWrites(self._shared_engine, self._hub)
+        self._writer = PostgresWriter(self._shared_engine, self._hub)
         self._leases = LeaseExtender(self._shared_engine)
         self._database_id = DatabaseId(self._config)
         self._cursor = ClaimCursor()
@@ -104,9 +104,9 @@ class PostgresStore(Store):
         return self._shared_engine
 
     @property
-    def _open_writes(self) -> PostgresWrites:
+    def _open_writer(self) -> PostgresWriter:
         self._check_open()
-        return self._writes
+        return self._writer
 
     async def migrate(self) -> Sequence[str]:
         where = self._config.where
@@ -130,13 +130,13 @@ class PostgresStore(Store):
 
     async def _close(self) -> None:
         await self._leases.close()
-        await self._writes.close()
+        await self._writer.close()
         await self._shared_engine.close()
 
     # -- enqueue
 
     async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
-        return await self._open_writes.enqueue(jobs, atomic=atomic)
+        return await self._open_writer.enqueue(jobs, atomic=atomic)
 
     def within(self, connection: Any) -> PostgresEnqueuer:
         """Return an enqueuer for the transaction of a caller's connection."""
@@ -155,7 +155,7 @@ class PostgresStore(Store):
         if not any(limit for _, limit in claim.queues):
             return []
         taken = await engine.call(lambda c: self._claim(c, claim))
-        self._writes.notify([row.id for row in taken])
+        self._writer.notify([row.id for row in taken])
         if self._cursor.head_check_due():
             engine.spawn(self._check_head())
         return taken
@@ -179,13 +179,13 @@ class PostgresStore(Store):
         return await self._leases.extend(leases, seconds)
 
     async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
-        return await self._open_writes.apply(transitions)
+        return await self._open_writer.apply(transitions)
 
     async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
-        return await self._open_writes.record(attempt_records)
+        return await self._open_writer.record(attempt_records)
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
-        if await self._open_writes.listen(timeout):  # jobs may have arrived since the last claim
+        if await self._open_writer.listen(timeout):  # jobs may have arrived since the last claim
             engine = self._engine
             if await engine.call(lambda c: jobs.claimable(c, queues, engine.now())):
                 return True
@@ -210,10 +210,10 @@ class PostgresStore(Store):
     # -- operators
 
     async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
-        return await self._open_writes.cancel(requests)
+        return await self._open_writer.cancel(requests)
 
     async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
-        return await self._open_writes.signal(signals)
+        return await self._open_writer.signal(signals)
 
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[ApplyResult]:
         if not ids:
@@ -221,7 +221,7 @@ class PostgresStore(Store):
         results, batch = await self._engine.call(
             lambda c: jobs.delete(c, ids, owner), in_transaction=True
         )
-        self._writes.notify(batch.touched)
+        self._writer.notify(batch.touched)
         return results
 
     async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
@@ -229,7 +229,7 @@ class PostgresStore(Store):
             await self.put_records([Put(kind=PAUSED, key=queue, value=b"") for queue in queues])
             return
         await self.delete_records(PAUSED, queues)
-        self._writes.notify(work=True)
+        self._writer.notify(work=True)
 
     # -- reads
 
@@ -265,7 +265,7 @@ class PostgresStore(Store):
         return await self._engine.call(lambda c: reads.events(c, job_id, after, limit))
 
     async def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
-        await self._open_writes.listen(self._config.connect_timeout)
+        await self._open_writer.listen(self._config.connect_timeout)
         async for event in tail(self, self._hub.job_wakeups, job_id, after):
             yield event
 
@@ -309,7 +309,7 @@ class PostgresStore(Store):
             return []
         engine = self._engine
         return await engine.call(
-            lambda c: reads.put_records(c, puts, engine.now()), in_transaction=True
+            lambda c: records.put_records(c, puts, engine.now()), in_transaction=True
         )
 
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
@@ -317,16 +317,16 @@ class PostgresStore(Store):
             return []
         check_keys(kind, keys)
         engine = self._engine
-        return await engine.call(lambda c: reads.get_records(c, kind, keys, engine.now()))
+        return await engine.call(lambda c: records.get_records(c, kind, keys, engine.now()))
 
     async def list_records(self, kind: str, after: str = "", limit: int = 1000) -> list[Entry]:
         engine = self._engine
-        listed = partial(reads.list_records, kind=kind, after=after, limit=limit)
+        listed = partial(records.list_records, kind=kind, after=after, limit=limit)
         return await engine.call(lambda c: listed(c, now=engine.now()))
 
     async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
         check_keys(kind, keys)
         if keys:
             await self._engine.call(
-                lambda c: reads.delete_records(c, kind, keys), in_transaction=True
+                lambda c: records.delete_records(c, kind, keys), in_transaction=True
             )

@@ -19,7 +19,8 @@ from windlass.core.job.dependency import OnParent
 from windlass.core.job.row import DEFAULT_POLICY, JobRow, NewJob
 from windlass.stores.borrowed_connection import BorrowedConnection, sqlstate_error
 from windlass.stores.postgres import rows
-from windlass.stores.postgres.connection import Connection, PostgresConfig, connect
+from windlass.stores.postgres.config import PostgresConfig
+from windlass.stores.postgres.connection import Connection, connect
 from windlass.stores.postgres.errors import DRIVER_ERRORS, translate
 from windlass.stores.postgres.writes import enqueue_jobs
 from windlass.stores.sql import query_file
@@ -117,27 +118,27 @@ class PostgresEnqueuer:
         valid = [index for index, result in enumerate(results) if result is None]
         items = [json.dumps(_item(jobs[index])) for index in valid]
         sql = SQL.enqueue_atomic if atomic else SQL.enqueue
-        answers: list[Any] = []
+        item_results: list[Any] = []
         database = json.dumps(database_id)
         for chunk in _one_chunk(items) if atomic else _chunks(items):
             now = json.dumps(self._now())
-            given = f'{{"jobs":[{",".join(chunk)}],"now":{now},"database_id":{database}}}'
-            answers += map(json.loads, (yield sql, given))
-        if atomic and answers and "refused" in answers[0]:
-            return _refuse_all(jobs, _refusal(answers[0]))
+            argument = f'{{"jobs":[{",".join(chunk)}],"now":{now},"database_id":{database}}}'
+            item_results += map(json.loads, (yield sql, argument))
+        if atomic and item_results and "refused" in item_results[0]:
+            return _refuse_all(jobs, _refusal(item_results[0]))
         others = [
-            answer["job_id"]
-            for index, answer in zip(valid, answers, strict=True)
-            if answer["job_id"]
-            and (answer["n"] is None or _state_depends_on_others(jobs[index], answer))
+            item_result["job_id"]
+            for index, item_result in zip(valid, item_results, strict=True)
+            if item_result["job_id"]
+            and (item_result["n"] is None or _state_depends_on_others(jobs[index], item_result))
         ]
         found = {}
         if others:
             for text in (yield SQL.job_rows, json.dumps(others)):
                 row = _row(json.loads(text))
                 found[str(row.id)] = row
-        for index, answer in zip(valid, answers, strict=True):
-            results[index] = _result(jobs[index], answer, found)
+        for index, item_result in zip(valid, item_results, strict=True):
+            results[index] = _result(jobs[index], item_result, found)
         return [result for result in results if result is not None]
 
 
@@ -163,9 +164,11 @@ def _refuse_all(jobs: Sequence[NewJob], error: RequestError) -> list[EnqueueResu
     return [EnqueueResult(EnqueueStatus.REFUSED, new, error=error) for new in jobs]
 
 
-def _refusal(answer: dict[str, Any]) -> RequestError:
-    error = sqlstate_error(answer["code"], answer["refused"])
-    return error if isinstance(error, RequestError) else InvalidArgumentError(answer["refused"])
+def _refusal(item_result: dict[str, Any]) -> RequestError:
+    error = sqlstate_error(item_result["code"], item_result["refused"])
+    return (
+        error if isinstance(error, RequestError) else InvalidArgumentError(item_result["refused"])
+    )
 
 
 def settlement(transition: Transition, now: Instant | None, database_id: str) -> tuple[str, str]:
@@ -222,17 +225,17 @@ def _item(new: NewJob) -> dict[str, Any]:
     return {name: value for name, value in item.items() if value is not None}
 
 
-def _state_depends_on_others(new: NewJob, answer: dict[str, Any]) -> bool:
+def _state_depends_on_others(new: NewJob, item_result: dict[str, Any]) -> bool:
     """Whether the state of the new job depends on other jobs or gates, so its row must be read."""
-    return bool(new.depends_on) or new.limit_key is not None or answer["gated"]
+    return bool(new.depends_on) or new.limit_key is not None or item_result["gated"]
 
 
-def _result(new: NewJob, answer: dict[str, Any], found: dict[str, JobRow]) -> EnqueueResult:
-    status = EnqueueStatus(answer["status"])
-    if answer["n"] is not None and not _state_depends_on_others(new, answer):
-        return EnqueueResult(status, new, answer["created_at"], answer["n"])
-    error = ConflictError(answer["error"]) if answer["error"] else None
-    return EnqueueResult(status, new, existing=found.get(answer["job_id"]), error=error)
+def _result(new: NewJob, item_result: dict[str, Any], found: dict[str, JobRow]) -> EnqueueResult:
+    status = EnqueueStatus(item_result["status"])
+    if item_result["n"] is not None and not _state_depends_on_others(new, item_result):
+        return EnqueueResult(status, new, item_result["created_at"], item_result["n"])
+    error = ConflictError(item_result["error"]) if item_result["error"] else None
+    return EnqueueResult(status, new, existing=found.get(item_result["job_id"]), error=error)
 
 
 def _row(columns: dict[str, Any]) -> JobRow:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.stores.sqlite.connection import SqliteConfig
+from windlass.stores.sqlite.config import SqliteConfig
 from windlass.stores.sqlite.store import SqliteStore
 from windlass.stores.sqlite.user_transaction import SqliteTransaction
 

@@ -1,73 +1,25 @@
-"""Connections to the SQLite file: settings for durability, and migrations."""
+"""Connections to the SQLite file: pragmas, lock waits, WAL checkpoints, fetch helpers."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import apsw
 
-from windlass.core.clock import Instant
-from windlass.core.errors import InvalidArgumentError, StoreUnavailableError
-from windlass.stores.sql import migrations
-from windlass.stores.sql.migrations import Applied
-from windlass.stores.sqlite.errors import translate
+from windlass.core.errors import StoreUnavailableError
+from windlass.stores.sqlite.config import SqliteConfig
 
-Durability = Literal["full", "normal", "off"]
 MIN_SQLITE = (3, 51, 3)  # older versions can corrupt a WAL that is reset during a read
-BUSY_SECONDS = 30.0
 CACHE_KIB = 32 * 1024
 CHECKPOINT_PAGES = 4096  # 16 MiB of WAL between checkpoints: rewrites fewer pages
 WAL_PAGES = 2 * CHECKPOINT_PAGES  # beyond this, a checkpoint waits for readers to reset the WAL
 WAL_LIMIT = 4096 * WAL_PAGES
 READER_WAIT_SECONDS = 1.0
 Parameters: TypeAlias = Sequence[Any] | dict[str, Any]
-MIGRATIONS = migrations.read("windlass.stores.sqlite.migrations")
-_SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS windlass_schema (version INTEGER PRIMARY KEY, "
-    "name TEXT NOT NULL, checksum TEXT NOT NULL, breaking INTEGER NOT NULL, "
-    "applied_at INTEGER NOT NULL) STRICT"
-)
-_NOW = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqliteConfig:
-    """Path of the file, and its durability.
-
-    durability: "full" survives power loss; "normal" may lose the last commits before a power loss,
-        but does not corrupt the file; "off" is for tests
-    exclusive: use one connection only; for tests of the disk
-    vfs: name of a SQLite file system layer; for tests of the disk
-    """
-
-    path: str
-    durability: Durability = "full"
-    readers: int = 2
-    exclusive: bool = False
-    vfs: str | None = None
-    busy_seconds: float = BUSY_SECONDS
-
-    def __post_init__(self) -> None:
-        if not self.path or self.path.startswith((":", "file:")):
-            raise InvalidArgumentError(
-                f"{self.path!r} is not a file path; for jobs in memory use the URL memory:"
-            )
-        # Connections open later, and again after a fork: the working directory may have changed.
-        object.__setattr__(self, "path", str(Path(self.path).absolute()))
-        if self.durability not in get_args(Durability):
-            expected = ", ".join(get_args(Durability))
-            raise InvalidArgumentError(f"durability is {self.durability!r}; expected {expected}")
-
-    @property
-    def wal(self) -> Path:
-        return Path(os.path.realpath(self.path) + "-wal")  # SQLite creates it next to the real file
 
 
 def connect(config: SqliteConfig) -> apsw.Connection:
@@ -188,54 +140,3 @@ def _use_wal(connection: apsw.Connection, seconds: float) -> None:
                     f"{mode!r}): move it to a local disk, not a network file system"
                 )
             return
-
-
-def migrate(connection: apsw.Connection, where: str, now: Instant) -> Sequence[str]:
-    """Run pending migrations. The write lock serializes processes that try at the same time."""
-    if not _pending(connection, where):
-        return []
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        connection.execute(_SCHEMA)
-        pending = migrations.plan(MIGRATIONS, _applied(connection), where)
-        for migration in pending:
-            connection.execute(migration.sql)
-            connection.execute(
-                "INSERT INTO windlass_schema (version, name, checksum, breaking, applied_at) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (migration.version, migration.name, migration.checksum, migration.breaking, now),
-            )
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # after a disk error, SQLite has rolled back already
-            connection.execute("ROLLBACK")
-        raise
-    return [f"{migration.version:04d}_{migration.name}" for migration in pending]
-
-
-def script(path: Path) -> str:
-    """Return the SQL that opening this file would run. Does not create or change the file."""
-    pending: Sequence[migrations.Migration] = MIGRATIONS
-    if path.exists():
-        try:
-            connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-            try:
-                connection.set_busy_handler(busy_handler(BUSY_SECONDS))
-                if connection.table_exists("main", "windlass_schema"):
-                    pending = migrations.plan(MIGRATIONS, _applied(connection), str(path))
-            finally:
-                close_quietly(connection)
-        except apsw.Error as error:
-            raise translate(error, str(path)) from error
-    return migrations.script(pending, _SCHEMA, _NOW, begin="BEGIN IMMEDIATE")
-
-
-def _pending(connection: apsw.Connection, where: str) -> bool:
-    if not connection.table_exists("main", "windlass_schema"):
-        return True
-    return bool(migrations.plan(MIGRATIONS, _applied(connection), where))
-
-
-def _applied(connection: apsw.Connection) -> list[Applied]:
-    rows = fetch_all(connection, "SELECT version, name, checksum, breaking FROM windlass_schema")
-    return [Applied(v, name, checksum, bool(breaking)) for v, name, checksum, breaking in rows]

@@ -25,22 +25,18 @@ import apsw
 
 from windlass.core.clock import Clock
 from windlass.core.errors import StoreError, StoreUnavailableError
-from windlass.stores.sqlite.connection import (
-    SqliteConfig,
-    checkpoint,
-    close_quietly,
-    connect,
-    migrate,
-)
+from windlass.stores.sqlite.config import SqliteConfig
+from windlass.stores.sqlite.connection import checkpoint, close_quietly, connect
 from windlass.stores.sqlite.errors import translate
-from windlass.stores.sqlite.write_calls import WriteCall, deliver, run_group
-from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.sqlite.migrator import migrate
+from windlass.stores.sqlite.writes.write_calls import WriteCall, deliver, run_group
+from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 from windlass.stores.wakeup import JobWakeups, Wakeup
 
 S = TypeVar("S")
 T = TypeVar("T")
 _Reader: TypeAlias = tuple[Lock, list[apsw.Connection]]  # one per thread; open while in use
-MAX_JOBS = 500  # in one transaction; bounds the wait of its first call
+MAX_JOBS_PER_COMMIT = 500  # in one transaction; bounds the wait of its first call
 FORK_SECONDS = 10.0
 
 
@@ -103,14 +99,14 @@ class SqliteEngine:
 
     # -- writing
 
-    async def write(self, run: Callable[[Tx], T], size: int = 1) -> T:
+    async def write(self, run: Callable[[WriteTransaction], T], size: int = 1) -> T:
         call: WriteCall[T] = WriteCall(run, size=size, loop=asyncio.get_running_loop())
         self._submit(call)
         assert isinstance(call.future, asyncio.Future)
         return await call.future
 
     async def write_many(
-        self, run: Callable[[Tx, Sequence[S]], list[T]], items: Sequence[S]
+        self, run: Callable[[WriteTransaction, Sequence[S]], list[T]], items: Sequence[S]
     ) -> list[T]:
         """Return one result per item; concurrent calls are merged into one."""
         if not items:
@@ -121,7 +117,9 @@ class SqliteEngine:
         assert isinstance(call.future, asyncio.Future)
         return await call.future
 
-    def write_blocking(self, run: Callable[[Tx], T], *, alone: bool = False) -> Future[T]:
+    def write_blocking(
+        self, run: Callable[[WriteTransaction], T], *, alone: bool = False
+    ) -> Future[T]:
         call: WriteCall[T] = WriteCall(run, alone=alone)
         self._submit(call)
         assert isinstance(call.future, Future)
@@ -163,7 +161,7 @@ class SqliteEngine:
                     queue.put(None)
                     break
                 size += call.size
-                if call.alone or size > MAX_JOBS:
+                if call.alone or size > MAX_JOBS_PER_COMMIT:
                     next_call = call
                     break
                 group.append(call)
@@ -178,7 +176,7 @@ class SqliteEngine:
                     checkpoint(self._connection, self._wal_pages, self.config)
 
     def _commit_group(self, group: Sequence[WriteCall[Any]]) -> None:
-        tx: Tx | None = None
+        tx: WriteTransaction | None = None
         try:
             tx = self._transaction(group)
         except BaseException as error:  # noqa: BLE001 - the callers receive it
@@ -189,19 +187,23 @@ class SqliteEngine:
             for call in group:
                 call.error = error
         if tx is not None:
-            if tx.work or tx.foreign_write:
+            if tx.work or tx.other_process_wrote:
                 self.work.notify()
-            if tx.foreign_write or (tx.changed_jobs is None and self.job_wakeups.has_subscribers):
+            if tx.other_process_wrote or (
+                tx.changed_jobs is None and self.job_wakeups.has_subscribers
+            ):
                 self.job_wakeups.notify_all()  # also readers that subscribed during the write
             elif tx.changed_jobs:
                 self.job_wakeups.notify(tx.changed_jobs)
         deliver(group)  # last, so that the woken event loop finds the GIL free
 
-    def _transaction(self, group: Sequence[WriteCall[Any]]) -> Tx:
+    def _transaction(self, group: Sequence[WriteCall[Any]]) -> WriteTransaction:
         """Run the group in one transaction; raise StoreError for a file error."""
         try:
             connection = self._writer()
-            tx = Tx(connection, self.clock.now, track_changes=self.job_wakeups.has_subscribers)
+            tx = WriteTransaction(
+                connection, self.clock.now, track_changes=self.job_wakeups.has_subscribers
+            )
             connection.execute("BEGIN IMMEDIATE")
         except apsw.Error as error:
             raise translate(error, self.config.path) from error
@@ -236,9 +238,8 @@ class SqliteEngine:
                 close_quietly(connection)
                 raise
             self.migrated += applied
-            connection.set_wal_hook(
-                self._record_wal_pages
-            )  # replaces SQLite's automatic checkpoints
+            # Replaces SQLite's automatic checkpoints.
+            connection.set_wal_hook(self._record_wal_pages)
             self._connection = connection
             if self._version is not None:
                 self._version = -1  # versions of connections differ: report one change too many
@@ -248,12 +249,14 @@ class SqliteEngine:
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
-    def check_foreign_writes(self, tx: Tx) -> bool:
+    def check_other_processes(self, tx: WriteTransaction) -> bool:
         """Return whether another process committed since the last call; if so, wake all readers."""
         version: int = tx.connection.pragma("data_version")
         before, self._version = self._version, version
-        tx.foreign_write = tx.foreign_write or (before is not None and version != before)
-        return tx.foreign_write
+        tx.other_process_wrote = tx.other_process_wrote or (
+            before is not None and version != before
+        )
+        return tx.other_process_wrote
 
     # -- reading
 

@@ -577,8 +577,8 @@ WHERE n = ? AND seq > ? AND type = 'attempt'
 ORDER BY fence LIMIT ?
 
 -- name: search_range
--- The jobs that one page searches: a bounded range, newest first, so that the cost of a page does
--- not depend on the number of jobs. A page may be short; its cursor continues.
+-- The jobs that one page searches: a bounded range, newest first. So the cost of a page does not
+-- depend on the number of jobs. A page may be short; its cursor continues.
 SELECT n FROM windlass_job WHERE n < ? ORDER BY n DESC LIMIT ?
 
 -- name: unsuccessful_range
@@ -588,7 +588,7 @@ WHERE state IN ('failed', 'canceled') AND n < ? ORDER BY n DESC LIMIT ?
 
 -- name: lineage_range
 -- The same among the retries of one job.
-SELECT n FROM windlass_job INDEXED BY windlass_job_queuedage
+SELECT n FROM windlass_job INDEXED BY windlass_job_lineage
 WHERE root_id IS NOT NULL AND n < ?1 AND root_id = ?3 ORDER BY n DESC LIMIT ?2
 
 -- name: flow_range

@@ -1,4 +1,4 @@
-"""Reads inside one snapshot, and retention, as functions of a connection."""
+"""Reads of jobs, logs, counts and flows, as functions of a connection inside one snapshot."""
 
 from __future__ import annotations
 
@@ -7,37 +7,51 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
+from typing import TypeAlias
 from uuid import UUID
 
 import apsw
 
-from windlass.core import event, records
-from windlass.core.admission.gates import LIMIT
+from windlass.core import event
+from windlass.core.admission.gates import MAX_HOLDERS, GateStats
 from windlass.core.clock import Instant
-from windlass.core.decisions import maintenance
 from windlass.core.decisions.transition import Checkpoint
 from windlass.core.event import LogRow
 from windlass.core.job.attempt import Attempt, attempts_of
+from windlass.core.job.dependency import Edges, FlowPage, FlowStats
 from windlass.core.job.failure import Failures
 from windlass.core.job.row import JobRow
-from windlass.core.job.state import FINAL, State
+from windlass.core.job.state import State
 from windlass.core.query import job_query
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import PAUSED, Entry, Put, PutResult
-from windlass.store import COUNT_CAP, COUNT_RANGE, EventPage, Pruned, QueueStats, Retention, Rollup
-from windlass.stores.sql.failures import failures_of
-from windlass.stores.sql.log import log_row
+from windlass.core.records import PAUSED
+from windlass.store import COUNT_CAP, COUNT_RANGE, FLOW_RANGE, EventPage, QueueStats, Rollup
+from windlass.stores.sql.row_codecs import failures_of, log_row
 from windlass.stores.sqlite import rows
 from windlass.stores.sqlite.connection import fetch_all, fetch_one, fetch_value
 from windlass.stores.sqlite.queries import SQL
-from windlass.stores.sqlite.writes import gates
-from windlass.stores.sqlite.writes.enqueue_jobs import load_job, with_payload
-from windlass.stores.sqlite.writes.jobs import delete_job
-from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.sqlite.records import list_records
+from windlass.stores.sqlite.rows import Row
 
 SEARCH_RANGE = 5_000  # jobs that one page of a filtered search reads
 _UNSUCCESSFUL = frozenset({State.FAILED, State.CANCELED})
 _MAX_SERIAL = 2**63 - 1
+_MAX_ID = b"\xff" * 16  # greater than every id
+Scope: TypeAlias = tuple[str | None, str | None]  # owner and team; None is any
+
+
+def load_job(
+    connection: apsw.Connection, sql: str, parameters: tuple[object, ...]
+) -> JobRow | None:
+    row = fetch_one(connection, sql, parameters)
+    return None if row is None else with_payload(connection, row)
+
+
+def with_payload(connection: apsw.Connection, row: Row) -> JobRow:
+    """Decode a job, and read its payload if it has its own row."""
+    if not rows.needs_payload(row):
+        return rows.job_row(row)
+    return rows.job_row(row, fetch_value(connection, SQL.get_payload, (row[0],)))
 
 
 def get(connection: apsw.Connection, ids: Sequence[UUID], owner: str | None) -> list[JobRow | None]:
@@ -117,49 +131,6 @@ def _filters(query: Query, numbers: list[int], limit: int) -> dict[str, object]:
     }
 
 
-def due(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
-    heads = gates.due(connection, now, limit)
-    seen = {row[0] for row in heads}
-    found = fetch_all(connection, SQL.due, {"now": now, "limit": limit})
-    others = [row for row in found if row[0] not in seen]
-    return [with_payload(connection, row) for row in [*heads, *others][:limit]]
-
-
-def expired(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
-    found = fetch_all(connection, SQL.expired, (now, limit))
-    return [with_payload(connection, row) for row in found]
-
-
-def prune(tx: Tx, retention: Retention, limit: int) -> Pruned:
-    now, connection = tx.now(), tx.connection
-    expired: list[tuple[Instant, int]] = []
-    for state in FINAL:
-        cutoff = maintenance.retention_cutoff(now, getattr(retention, state.value))
-        if cutoff is not None:
-            found = fetch_all(connection, SQL.past_retention, (state.value, cutoff, limit))
-            expired += [(ended, n) for n, ended in found]
-    expired = sorted(expired)[:limit]
-    for _, n in expired:
-        delete_job(tx, n)
-    cutoff = maintenance.retention_cutoff(now, retention.log)
-    logs: list[int] = []
-    if cutoff is not None:
-        logs = [n for (n,) in fetch_all(connection, SQL.logs_past_retention, (cutoff, limit))]
-        for n in logs:
-            connection.execute(SQL.delete_log, (n,))
-            connection.execute(SQL.mark_log_deleted, (n,))
-    expired_records = _delete(connection, SQL.delete_expired_records, now)
-    gates.clean_up(connection, now, limit)
-    cutoff = maintenance.retention_cutoff(now, retention.rollups)
-    rollups = 0 if cutoff is None else _delete(connection, SQL.delete_old_rollups, cutoff)
-    return Pruned(len(expired), len(logs), expired_records, rollups)
-
-
-def _delete(connection: apsw.Connection, sql: str, instant: Instant) -> int:
-    connection.execute(sql, (instant,))
-    return connection.changes()
-
-
 def stats(connection: apsw.Connection, now: Instant) -> Mapping[str, QueueStats]:
     counts = _Counts()
     oldest: dict[str, Instant | None] = {}
@@ -188,9 +159,7 @@ def stats(connection: apsw.Connection, now: Instant) -> Mapping[str, QueueStats]
     }
 
 
-def failures(
-    connection: apsw.Connection, since: Instant, limit: int, scope: tuple[str | None, str | None]
-) -> Failures:
+def failures(connection: apsw.Connection, since: Instant, limit: int, scope: Scope) -> Failures:
     found = fetch_all(connection, SQL.failures, (since, limit + 1))
     return failures_of([(UUID(bytes=row[0]), *row[1:]) for row in found], limit, scope)
 
@@ -244,45 +213,63 @@ def checkpoints(connection: apsw.Connection, ids: Sequence[UUID]) -> list[Mappin
     ]
 
 
-# -- records
-
-
-def _record(connection: apsw.Connection, kind: str, key: str, now: Instant) -> Entry | None:
-    found = fetch_one(connection, SQL.get_record, (kind, key))
-    return records.unexpired(rows.entry(found), now) if found is not None else None
-
-
-def put_records(tx: Tx, puts: Sequence[Put]) -> list[PutResult]:
-    now, results = tx.now(), []
-    for put in puts:
-        result = records.apply_put(put, _record(tx.connection, put.kind, put.key, now), now)
-        entry = result.entry
-        if result.applied and entry is not None:
-            tx.connection.execute(
-                SQL.put_record,
-                (entry.kind, entry.key, entry.value, entry.version, entry.expires_at),
+def gates(connection: apsw.Connection, names: Sequence[str]) -> list[GateStats]:
+    gate_names = apsw.carray(tuple(names)) if names else None
+    rows = fetch_all(connection, SQL.get_gates, (gate_names,))
+    counts = {gate: values for gate, *values in rows}
+    holders: dict[str, list[UUID]] = {}
+    parameters = (gate_names, MAX_HOLDERS)
+    for gate, job_id in fetch_all(connection, SQL.gate_holders, parameters) if counts else ():
+        holders.setdefault(gate, []).append(UUID(bytes=job_id))
+    stats = []
+    for gate in names:
+        holding, next_check_at = counts.get(gate, (0, None))
+        waiting = fetch_value(connection, SQL.count_at_gate, (gate, COUNT_CAP))
+        stats.append(
+            GateStats(
+                waiting=waiting,
+                holding=holding,
+                holders=tuple(holders.get(gate, ())),
+                next_check_at=next_check_at,
             )
-            if put.kind == LIMIT:
-                gates.limit_changed(tx, put.key)
-        results.append(result)
-    return results
+        )
+    return stats
 
 
-def get_records(
-    connection: apsw.Connection, kind: str, keys: Sequence[str], now: Instant
-) -> list[Entry | None]:
-    return [_record(connection, kind, key, now) for key in keys]
+# -- dependencies and flows
 
 
-def list_records(
-    connection: apsw.Connection, kind: str, after: str, limit: int, now: Instant
-) -> list[Entry]:
-    found = fetch_all(connection, SQL.list_records, (kind, after, now, limit))
-    return [rows.entry(row) for row in found]
+def edges(connection: apsw.Connection, ids: Sequence[UUID], limit: int | None) -> list[Edges]:
+    def related(sql: str, job_id: UUID) -> tuple[UUID, ...]:
+        rows = fetch_all(connection, sql, (job_id.bytes, -1 if limit is None else limit))
+        return tuple(UUID(bytes=value) for (value,) in rows)
+
+    return [Edges(related(SQL.parents_of, id_), related(SQL.children_of, id_)) for id_ in ids]
 
 
-def delete_records(tx: Tx, kind: str, keys: Sequence[str]) -> None:
-    for key in keys:
-        tx.connection.execute(SQL.delete_record, (kind, key))
-        if kind == LIMIT:
-            gates.limit_changed(tx, key)
+def flows(connection: apsw.Connection, ids: Sequence[UUID], scope: Scope) -> list[FlowStats | None]:
+    return [_flow(connection, flow_id, scope) for flow_id in ids]
+
+
+def _flow(connection: apsw.Connection, flow_id: UUID, scope: Scope) -> FlowStats | None:
+    counts = fetch_all(connection, SQL.flow_counts, (flow_id.bytes, *scope))
+    return FlowStats.of(flow_id, counts) if counts else None
+
+
+def newest_flows(
+    connection: apsw.Connection,
+    before: UUID | None,
+    limit: int,
+    scope: Scope,
+) -> FlowPage:
+    last = _MAX_ID if before is None else before.bytes
+    flows: list[FlowStats] = []
+    for _ in range(limit):
+        last = fetch_value(connection, SQL.flow_before, (last,))
+        if last is None:
+            return FlowPage(flows, None)
+        counts = fetch_all(connection, SQL.newest_flow_counts, (last, FLOW_RANGE, *scope))
+        if counts:
+            more = fetch_value(connection, SQL.flow_exceeds, (last, FLOW_RANGE))
+            flows.append(FlowStats.of(UUID(bytes=last), counts, capped=more is not None))
+    return FlowPage(flows, UUID(bytes=last))

@@ -1,4 +1,4 @@
-"""SQLite store: each verb is one call of the engine."""
+"""SQLite store: each method of the contract is one call of the engine."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from windlass.store import (
     Rollup,
     Store,
 )
-from windlass.stores.sqlite import reads
-from windlass.stores.sqlite.connection import Durability, SqliteConfig
+from windlass.stores.event_tail import tail
+from windlass.stores.sqlite import maintenance, reads, records
+from windlass.stores.sqlite.config import Durability, SqliteConfig
 from windlass.stores.sqlite.engine import SqliteEngine
 from windlass.stores.sqlite.file_watch import FileWatch
 from windlass.stores.sqlite.user_transaction import DEFAULT_SECONDS, SqliteTransaction
-from windlass.stores.sqlite.writes import enqueue_jobs, flows, gates, jobs
-from windlass.stores.sqlite.writes.transaction import Tx
-from windlass.stores.tail import tail
+from windlass.stores.sqlite.writes import enqueue_jobs, jobs
+from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 
 class SqliteStore(Store):
@@ -136,9 +136,9 @@ class SqliteStore(Store):
         total = sum(limit for _, limit in claim.queues)
         return await self._engine.write(lambda tx: self._claim(tx, claim), total) if total else []
 
-    def _claim(self, tx: Tx, claim: Claim) -> list[JobRow]:
+    def _claim(self, tx: WriteTransaction, claim: Claim) -> list[JobRow]:
         if not self._watching():  # a later watch then detects changes since this claim
-            self._shared_engine.check_foreign_writes(tx)
+            self._shared_engine.check_other_processes(tx)
         return jobs.claim(tx, claim)
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
@@ -173,20 +173,22 @@ class SqliteStore(Store):
         return self._watch is not None and not self._watch.inherited
 
     async def _check_file(self) -> bool:
-        return await self._shared_engine.write(self._shared_engine.check_foreign_writes)
+        return await self._shared_engine.write(self._shared_engine.check_other_processes)
 
     # -- maintenance
 
     async def due(self, limit: int) -> list[JobRow]:
         now = self._engine.clock.now()
-        return await self._engine.read(lambda connection: reads.due(connection, now, limit))
+        return await self._engine.read(lambda connection: maintenance.due(connection, now, limit))
 
     async def expired(self, limit: int) -> list[JobRow]:
         now = self._engine.clock.now()
-        return await self._engine.read(lambda connection: reads.expired(connection, now, limit))
+        return await self._engine.read(
+            lambda connection: maintenance.expired(connection, now, limit)
+        )
 
     async def prune(self, retention: Retention, limit: int) -> Pruned:
-        return await self._engine.write(lambda tx: reads.prune(tx, retention, limit), limit)
+        return await self._engine.write(lambda tx: maintenance.prune(tx, retention, limit), limit)
 
     # -- operators
 
@@ -235,7 +237,7 @@ class SqliteStore(Store):
     async def gates(self, names: Sequence[str]) -> list[GateStats]:
         if not names:
             return []
-        return await self._engine.read(lambda connection: gates.stats(connection, names))
+        return await self._engine.read(lambda connection: reads.gates(connection, names))
 
     async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
         return await self._engine.read(lambda connection: reads.rollups(connection, since, until))
@@ -263,7 +265,7 @@ class SqliteStore(Store):
     async def edges(self, ids: Sequence[UUID], limit: int | None = None) -> list[Edges]:
         if not ids:
             return []
-        return await self._engine.read(lambda connection: flows.edges(connection, ids, limit))
+        return await self._engine.read(lambda connection: reads.edges(connection, ids, limit))
 
     async def flows(
         self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
@@ -271,7 +273,7 @@ class SqliteStore(Store):
         if not ids:
             return []
         return await self._engine.read(
-            lambda connection: flows.flows(connection, ids, (owner, team))
+            lambda connection: reads.flows(connection, ids, (owner, team))
         )
 
     async def newest_flows(
@@ -282,13 +284,13 @@ class SqliteStore(Store):
         team: str | None = None,
     ) -> FlowPage:
         return await self._engine.read(
-            lambda connection: flows.newest(connection, before, limit, (owner, team))
+            lambda connection: reads.newest_flows(connection, before, limit, (owner, team))
         )
 
     # -- records
 
     async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
-        return await self._engine.write_many(reads.put_records, puts)
+        return await self._engine.write_many(records.put_records, puts)
 
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
         if not keys:
@@ -296,16 +298,16 @@ class SqliteStore(Store):
         check_keys(kind, keys)
         now = self._engine.clock.now()
         return await self._engine.read(
-            lambda connection: reads.get_records(connection, kind, keys, now)
+            lambda connection: records.get_records(connection, kind, keys, now)
         )
 
     async def list_records(self, kind: str, after: str = "", limit: int = 1000) -> list[Entry]:
         now = self._engine.clock.now()
         return await self._engine.read(
-            lambda connection: reads.list_records(connection, kind, after, limit, now)
+            lambda connection: records.list_records(connection, kind, after, limit, now)
         )
 
     async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
         check_keys(kind, keys)
         if keys:
-            await self._engine.write(lambda tx: reads.delete_records(tx, kind, keys))
+            await self._engine.write(lambda tx: records.delete_records(tx, kind, keys))

@@ -22,7 +22,7 @@ from windlass.core.job.row import NewJob
 from windlass.stores.sqlite.engine import SqliteEngine
 from windlass.stores.sqlite.errors import translate
 from windlass.stores.sqlite.writes import enqueue_jobs
-from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 T = TypeVar("T")
 DEFAULT_SECONDS = 5.0
@@ -39,13 +39,15 @@ class SqliteTransaction:
         self._path = engine.config.path
         self._seconds = seconds
         self._process = os.getpid()
-        self._commands: SimpleQueue[tuple[Callable[[Tx], Any], Future[Any]] | bool] = SimpleQueue()
+        self._commands: SimpleQueue[
+            tuple[Callable[[WriteTransaction], Any], Future[Any]] | bool
+        ] = SimpleQueue()
         self._lock = Lock()  # no command is queued after the end
         self._ended = False
         self._done = engine.write_blocking(self._run, alone=True)
         self._done.add_done_callback(self._end)
 
-    def _run(self, tx: Tx) -> None:
+    def _run(self, tx: WriteTransaction) -> None:
         deadline = time.monotonic() + self._seconds
         while True:
             try:
@@ -61,7 +63,9 @@ class SqliteTransaction:
                 raise _RolledBack
             self._execute(tx, *command)
 
-    def _execute(self, tx: Tx, run: Callable[[Tx], T], future: Future[T]) -> None:
+    def _execute(
+        self, tx: WriteTransaction, run: Callable[[WriteTransaction], T], future: Future[T]
+    ) -> None:
         """Run one command and set its result; raise if it ended the transaction."""
         try:
             result = run(tx)
@@ -97,7 +101,7 @@ class SqliteTransaction:
         if os.getpid() != self._process:
             raise ConflictError("a transaction belongs to the process that started it")
 
-    def _do(self, run: Callable[[Tx], T]) -> T:
+    def _do(self, run: Callable[[WriteTransaction], T]) -> T:
         self._check_process()
         future: Future[T] = Future()
         with self._lock:
@@ -109,7 +113,7 @@ class SqliteTransaction:
     def execute(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
         """Run a statement of the caller in this transaction; return its rows."""
 
-        def run(tx: Tx) -> list[Any]:
+        def run(tx: WriteTransaction) -> list[Any]:
             try:
                 return tx.connection.execute(sql, parameters).fetchall()
             except (apsw.SQLError, apsw.ConstraintError, apsw.BindingsError, apsw.MismatchError):
@@ -123,7 +127,7 @@ class SqliteTransaction:
         """Enqueue all jobs, or none if this raises. With `atomic`, none if one is refused."""
         enqueue = enqueue_jobs.enqueue_atomic if atomic else enqueue_jobs.enqueue
 
-        def run(tx: Tx) -> list[EnqueueResult]:
+        def run(tx: WriteTransaction) -> list[EnqueueResult]:
             try:
                 tx.connection.execute("SAVEPOINT windlass_enqueue")
                 results = enqueue(tx, jobs)

@@ -1,4 +1,4 @@
-"""Many handles on the same jobs at once: no deadlock, nothing lost or done twice."""
+"""Concurrent calls of many handles on the same jobs: no deadlock, no job lost or run twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uuid import UUID
 
 import asyncpg
 import pytest
-from tests.stores.postgres.consistency_checks import contradictions
+from tests.stores.postgres.consistency_checks import inconsistencies
 from tests.stores.postgres.server import execute
 
 from windlass.core.decisions.enqueue import EnqueueStatus
@@ -42,18 +42,18 @@ from windlass.stores.postgres.writes.claim_cursor import full_ranges
 from windlass.stores.postgres.writes.lock_retry import LockRetry
 from windlass.testing.factories import claim_all, log_record, make_failure, make_job, no_jitter
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 SESSIONS = 16
 ROUNDS = 6
 DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-WAITING = (
+BLOCKED_CALLS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
     "AND wait_event_type = 'Lock'"
 )
 
 
 class RandomClient:
-    """One session that does whatever comes to mind, in batches that overlap with the others'."""
+    """Session of random calls, in batches that overlap with those of other sessions."""
 
     def __init__(self, store: PostgresStore, seed: int, job_ids: list[UUID]) -> None:
         self.store = store
@@ -62,30 +62,30 @@ class RandomClient:
         self.running: list[JobRow] = []
         self.claimed: list[tuple[UUID, int]] = []
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         actions = [self.enqueue, self.claim, self.claim, self.settle, self.cancel, self.record]
         for _ in range(ROUNDS):
             self.random.shuffle(actions)
-            for deed in actions:
-                await deed()
+            for action in actions:
+                await action()
             await self.sweep()
 
-    def some(self, most: int) -> int:
+    def random_count(self, most: int) -> int:
         return self.random.randint(1, most)
 
     async def enqueue(self) -> None:
-        jobs = [self.job() for _ in range(self.some(10))]
+        jobs = [self.job() for _ in range(self.random_count(10))]
         answers = await self.store.enqueue(jobs)
         self.job_ids += [answer.row.id for answer in answers if answer.row is not None]
 
     def job(self) -> NewJob:
-        key = f"key-{self.some(8)}"
+        key = f"key-{self.random_count(8)}"
         kinds: list[dict[str, object]] = [
             {},
             {"request_id": key},
             {"unique_key": key},
             {"unique_key": key, "debounce": True},
-            {"unique_key": key, "request_id": f"key-{self.some(8)}"},
+            {"unique_key": key, "request_id": f"key-{self.random_count(8)}"},
             {"delay": 0.001},
         ]
         policy = Policy(backoff=Fixed(seconds=0))
@@ -93,7 +93,7 @@ class RandomClient:
 
     async def claim(self) -> None:
         token = uuid7()
-        claim = Claim(token=token, worker="w", queues=[("default", self.some(15))])
+        claim = Claim(token=token, worker="w", queues=[("default", self.random_count(15))])
         rows = await self.store.claim(claim)
         self.claimed += [(row.id, row.fence) for row in rows]
         self.running += rows
@@ -111,12 +111,14 @@ class RandomClient:
         transitions = []
         for row in ending:
             outcome = self.random.choice(outcomes)
-            children = [self.job()] if isinstance(outcome, Succeeded) and self.some(4) == 1 else []
+            children = (
+                [self.job()] if isinstance(outcome, Succeeded) and self.random_count(4) == 1 else []
+            )
             transitions.append(settle(row, outcome, random=no_jitter, children=children))
         await self.store.apply(transitions)
 
     async def cancel(self) -> None:
-        chosen = self.random.sample(self.job_ids, min(len(self.job_ids), self.some(6)))
+        chosen = self.random.sample(self.job_ids, min(len(self.job_ids), self.random_count(6)))
         await self.store.cancel([CancelRequest(job_id=job_id) for job_id in chosen])
 
     async def record(self) -> None:
@@ -139,40 +141,40 @@ async def test_overlapping_batches_of_many_sessions_never_deadlock(postgres_url:
     job_ids: list[UUID] = []
     stores = [PostgresStore(postgres_url) for _ in range(SESSIONS)]
     clients = [RandomClient(store, seed, job_ids) for seed, store in enumerate(stores)]
-    await asyncio.gather(*(client.live() for client in clients))
-    claimed = [each for client in clients for each in client.claimed]
-    assert len(claimed) == len(set(claimed)) > 100, "no fence was given twice"
+    await asyncio.gather(*(client.run() for client in clients))
+    claimed = [attempt for client in clients for attempt in client.claimed]
+    assert len(claimed) == len(set(claimed)) > 100, "every fence is unique"
     for client in clients:
         await client.settle()
         await client.store.close()
 
     assert await execute(postgres_url, DEADLOCKS) == [(before,)]
-    assert await contradictions(postgres_url) == {}
+    assert await inconsistencies(postgres_url) == {}
 
 
-async def test_a_job_is_claimed_or_canceled_never_both_and_never_neither(
+async def test_a_job_is_either_claimed_or_canceled(
     postgres_url: str,
 ) -> None:
-    """The two lock the same rows in opposite order: the queue row first, or the job first."""
-    async with PostgresStore(postgres_url) as one, PostgresStore(postgres_url) as other:
+    """A claim locks the queue row first, a cancel the job row first."""
+    async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
         for _ in range(30):
             jobs = [make_job() for _ in range(10)]
-            await one.enqueue(jobs)
+            await store.enqueue(jobs)
             requests = [CancelRequest(job_id=job.id) for job in reversed(jobs)]
 
-            taken, _ = await asyncio.gather(claim_all(one), other.cancel(requests))
+            taken, _ = await asyncio.gather(claim_all(store), other.cancel(requests))
 
             running = {row.id for row in taken}
-            rows = [row for row in await one.get([job.id for job in jobs]) if row is not None]
+            rows = [row for row in await store.get([job.id for job in jobs]) if row is not None]
             assert {row.id for row in rows if row.state is State.RUNNING} == running
             assert all(row.cancel_requested for row in rows if row.id in running)
             assert {row.state for row in rows if row.id not in running} <= {State.CANCELED}
-            await one.apply([settle(row, Succeeded(), random=no_jitter) for row in taken])
-        assert not (await one.find(Query(states=frozenset({State.QUEUED})))).rows
-    assert await contradictions(postgres_url) == {}
+            await store.apply([settle(row, Succeeded(), random=no_jitter) for row in taken])
+        assert not (await store.find(Query(states=frozenset({State.QUEUED})))).rows
+    assert await inconsistencies(postgres_url) == {}
 
 
-async def test_one_key_enqueued_from_many_sides_at_once_makes_one_job(postgres_url: str) -> None:
+async def test_concurrent_enqueues_with_one_key_create_one_job(postgres_url: str) -> None:
     stores = [PostgresStore(postgres_url) for _ in range(8)]
     jobs = [
         [make_job(unique_key="u"), make_job(request_id="r"), make_job(id=UUID(int=7 << 76 | 2))]
@@ -191,10 +193,10 @@ async def test_one_key_enqueued_from_many_sides_at_once_makes_one_job(postgres_u
     assert len((await stores[0].find(Query())).rows) == 3
     for store in stores:
         await store.close()
-    assert await contradictions(postgres_url) == {}
+    assert await inconsistencies(postgres_url) == {}
 
 
-async def test_a_claim_repeated_while_it_is_under_way_hands_out_once(postgres_url: str) -> None:
+async def test_a_claim_repeated_while_it_runs_returns_each_job_once(postgres_url: str) -> None:
     stores = [PostgresStore(postgres_url) for _ in range(6)]
     await asyncio.gather(*(store.ping() for store in stores))
     for _ in range(20):
@@ -209,39 +211,39 @@ async def test_a_claim_repeated_while_it_is_under_way_hands_out_once(postgres_ur
         assert len(answers[0]) == 3
     for store in stores:
         await store.close()
-    assert await contradictions(postgres_url) == {}
+    assert await inconsistencies(postgres_url) == {}
 
 
-async def test_a_claim_repeated_before_its_first_call_commits_hands_out_once(
+async def test_a_claim_repeated_before_its_commit_returns_each_job_once(
     postgres_url: str,
 ) -> None:
-    """The repeat waits for the first call, and is answered with the same jobs."""
+    """The repeat waits for the first call, and returns the same jobs."""
     claim = Claim(token=uuid7(), worker="w", queues=[("default", 3)])
     async with PostgresStore(postgres_url) as store:
         await store.enqueue([make_job() for _ in range(6)])
-        async with claimed_uncommitted(postgres_url, claim) as taken:
+        async with uncommitted_claim(postgres_url, claim) as taken:
             repeat = asyncio.create_task(store.claim(claim))
-            await calls_wait(postgres_url, 1)
-        answered = await repeat
+            await wait_for_blocked_calls(postgres_url, 1)
+        repeated = await repeat
 
         assert len(taken) == 3
-        assert {row.id for row in answered} == taken
+        assert {row.id for row in repeated} == taken
         assert len(await claim_all(store)) == 3
-    assert await contradictions(postgres_url) == {}
+    assert await inconsistencies(postgres_url) == {}
 
 
-async def test_a_cancel_during_a_claim_decides_about_the_claimed_job(
+async def test_a_cancel_during_a_claim_applies_to_the_claimed_job(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The claim is not committed when the cancel first reads the job."""
     claim = Claim(token=uuid7(), worker="w", queues=[("default", 1)])
-    turned_away = watch_retries(monkeypatch)
+    retried = watch_retries(monkeypatch)
     async with PostgresStore(postgres_url) as store:
         job = make_job()
         await store.enqueue([job])
-        async with claimed_uncommitted(postgres_url, claim) as taken:
+        async with uncommitted_claim(postgres_url, claim) as taken:
             cancel = asyncio.create_task(store.cancel([CancelRequest(job_id=job.id)]))
-            await first_of(calls_wait(postgres_url, 1), turned_away.wait())
+            await wait_for_first(wait_for_blocked_calls(postgres_url, 1), retried.wait())
         [answer] = await cancel
         [row] = await store.get([job.id])
 
@@ -249,12 +251,12 @@ async def test_a_cancel_during_a_claim_decides_about_the_claimed_job(
     assert row is not None
     assert (row.state, row.cancel_requested) == (State.RUNNING, True)
     assert (answer.status, answer.state) == (Status.APPLIED, State.RUNNING)
-    assert await contradictions(postgres_url) == {}
+    assert await inconsistencies(postgres_url) == {}
 
 
 @asynccontextmanager
-async def claimed_uncommitted(url: str, claim: Claim) -> AsyncIterator[set[UUID]]:
-    """A claim in a transaction that commits at the end of the block; gives what it took."""
+async def uncommitted_claim(url: str, claim: Claim) -> AsyncIterator[set[UUID]]:
+    """Claim in a transaction that commits at the end of the block; yield the claimed ids."""
     connection: Any = await asyncpg.connect(url, server_settings=SETTINGS)
     queues, limits = zip(*claim.queues, strict=True)
     parts = columns(full_ranges(queues))
@@ -270,28 +272,28 @@ async def claimed_uncommitted(url: str, claim: Claim) -> AsyncIterator[set[UUID]
         await connection.close()
 
 
-async def calls_wait(url: str, number: int) -> None:
-    """Return once so many calls wait for a lock."""
-    async with asyncio.timeout(PATIENCE):
-        while (await execute(url, WAITING))[0][0] < number:
+async def wait_for_blocked_calls(url: str, number: int) -> None:
+    """Return when this number of calls wait for a lock."""
+    async with asyncio.timeout(TIMEOUT):
+        while (await execute(url, BLOCKED_CALLS))[0][0] < number:
             pass
 
 
 def watch_retries(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """An event that is set when a call finds what it needs locked, and will try again."""
-    turned_away = asyncio.Event()
+    """Return an event that is set when a call retries because of a lock."""
+    retried = asyncio.Event()
     closes_within = LockRetry._closed_within
 
-    async def try_later(self: LockRetry[Any, Any], nap: float) -> bool:
-        turned_away.set()
-        return await closes_within(self, nap)
+    async def record_retry(self: LockRetry[Any, Any], delay: float) -> bool:
+        retried.set()
+        return await closes_within(self, delay)
 
-    monkeypatch.setattr(LockRetry, "_closed_within", try_later)
-    return turned_away
+    monkeypatch.setattr(LockRetry, "_closed_within", record_retry)
+    return retried
 
 
-async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
-    """Return, or raise, when the first of them does; the others are canceled."""
+async def wait_for_first(*waits: Coroutine[Any, Any, object]) -> None:
+    """Wait until the first of these returns or raises; cancel the others."""
     tasks = [asyncio.create_task(wait) for wait in waits]
     done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in rest:
@@ -301,27 +303,27 @@ async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
 
 
 @asynccontextmanager
-async def held_up(
+async def hold_locks(
     url: str, statement: str
 ) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
-    """Hold what a statement locks; gives a way to wait until two calls stand before a lock."""
+    """Hold the locks of a statement; yield a function that waits until two calls are blocked."""
     connection: Any = await asyncpg.connect(url)
     try:
         await connection.execute(f"BEGIN; {statement}")
-        yield partial(calls_wait, url, 2)
+        yield partial(wait_for_blocked_calls, url, 2)
     finally:
         await connection.close()
 
 
 async def test_batches_in_opposite_orders_wait_for_each_other(postgres_url: str) -> None:
-    """Both would get to the middle, each from its end, if they locked jobs as they come."""
-    async with PostgresStore(postgres_url) as one, PostgresStore(postgres_url) as other:
-        ids = [row.id for row in await finished(one, 5)]
+    """If each call locked jobs in its own order, both would block at the job in the middle."""
+    async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
+        ids = [row.id for row in await finish_jobs(store, 5)]
         [[before]] = await execute(postgres_url, DEADLOCKS)
         lock = f"SELECT FROM windlass_job WHERE id = '{ids[2]}' FOR UPDATE"
-        async with held_up(postgres_url, lock) as two_wait:
-            both = asyncio.gather(one.delete(ids), other.delete(ids[::-1]))
-            await two_wait()
+        async with hold_locks(postgres_url, lock) as both_blocked:
+            both = asyncio.gather(store.delete(ids), other.delete(ids[::-1]))
+            await both_blocked()
         answers = [{answer.status for answer in batch} for batch in await both]
 
     assert {Status.APPLIED} in answers
@@ -329,31 +331,33 @@ async def test_batches_in_opposite_orders_wait_for_each_other(postgres_url: str)
     assert await execute(postgres_url, DEADLOCKS) == [(before,)]
 
 
-async def finished(store: PostgresStore, number: int) -> list[JobRow]:
+async def finish_jobs(store: PostgresStore, number: int) -> list[JobRow]:
     await store.enqueue([make_job() for _ in range(number)])
     rows = await claim_all(store)
     await store.apply([settle(row, Succeeded(), random=no_jitter) for row in rows])
     return rows
 
 
-async def test_a_key_requested_twice_at_once_is_taken_once(
+async def test_a_key_requested_by_two_calls_at_once_is_stored_once(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No insert can happen before both have read."""
-    turned_away = watch_retries(monkeypatch)
-    async with PostgresStore(postgres_url) as one, PostgresStore(postgres_url) as other:
-        async with held_up(postgres_url, "LOCK TABLE windlass_job IN SHARE MODE") as two_wait:
-            enqueues = (store.enqueue([make_job(unique_key="u")]) for store in (one, other))
+    """A table lock blocks inserts until both calls have read."""
+    retried = watch_retries(monkeypatch)
+    async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
+        async with hold_locks(
+            postgres_url, "LOCK TABLE windlass_job IN SHARE MODE"
+        ) as both_blocked:
+            enqueues = (handle.enqueue([make_job(unique_key="u")]) for handle in (store, other))
             both = asyncio.gather(*enqueues)
-            await first_of(two_wait(), turned_away.wait())
+            await wait_for_first(both_blocked(), retried.wait())
         [[first], [second]] = await both
 
         assert {first.status, second.status} == {EnqueueStatus.CREATED, EnqueueStatus.DUPLICATE}
-        assert len(await claim_all(one)) == 1
+        assert len(await claim_all(store)) == 1
 
 
-async def test_a_claim_skips_rows_that_another_is_taking(postgres_url: str) -> None:
-    """No call waits for a slow claim, or one whose machine has vanished."""
+async def test_a_claim_skips_rows_locked_by_another_claim(postgres_url: str) -> None:
+    """No call waits for a slow claim, or for one of a machine that has vanished."""
     async with PostgresStore(postgres_url) as store:
         jobs = [make_job() for _ in range(3)]
         await store.enqueue(jobs)
@@ -364,10 +368,10 @@ async def test_a_claim_skips_rows_that_another_is_taking(postgres_url: str) -> N
             claim = (None, token, "slow", None, 30_000_000, ["default"], [1], PAUSED, *parts)
             assert len(await slow.fetch(SQL.claim, *claim)) == 1
 
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 taken = await claim_all(store)
         finally:
-            await slow.close()  # which takes its claim back
+            await slow.close()  # rolls back its claim
 
         assert [row.id for row in taken] == [job.id for job in jobs[1:]]
         assert [row.id for row in await claim_all(store)] == [jobs[0].id]

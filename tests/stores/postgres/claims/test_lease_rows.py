@@ -1,4 +1,4 @@
-"""One lease row for each claim call: repeats do not overwrite it, and it causes no deadlock."""
+"""Lease rows, one per claim call: repeats do not overwrite them, and they cause no deadlock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 
 import asyncpg
 import pytest
-from tests.stores.postgres.consistency_checks import contradictions
+from tests.stores.postgres.consistency_checks import inconsistencies
 from tests.stores.postgres.server import execute
 from tests.worker.event_waits import eventually
 
@@ -30,7 +30,7 @@ DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_data
 async def test_two_late_repeats_of_one_claim_keep_each_others_jobs(
     postgres_url: str,
 ) -> None:
-    """Both see the lease row of a job that was given back; the first to write it takes it again."""
+    """Both repeats see the lease row of a released job; only the first one may replace it."""
     claim = Claim(token=uuid7(), worker="w", queues=[("default", 1)])
     parts = rows.columns(full_ranges(["default"]))
     values = (None, claim.token, "w", None, 30_000_000, ["default"], [1], "paused", *parts)
@@ -45,12 +45,12 @@ async def test_two_late_repeats_of_one_claim_keep_each_others_jobs(
         async with first.transaction():
             assert len(await first.fetch(SQL.claim, *values)) == 1
             repeat = asyncio.create_task(second.fetch(SQL.claim, *values))
-            await waits_for_a_lock(postgres_url, second.get_server_pid())
-        with pytest.raises(asyncpg.UniqueViolationError):  # and is made again by the store
+            await wait_for_lock_of(postgres_url, second.get_server_pid())
+        with pytest.raises(asyncpg.UniqueViolationError):  # the store retries it
             await repeat
         await first.close()
         await second.close()
-    assert await contradictions(postgres_url) == {}
+    assert await inconsistencies(postgres_url) == {}
 
 
 async def test_parents_of_two_claims_and_a_sweep_of_both_never_deadlock(postgres_url: str) -> None:
@@ -72,7 +72,7 @@ async def test_parents_of_two_claims_and_a_sweep_of_both_never_deadlock(postgres
         lost = [settle(jobs[1], failed, random=no_jitter) for jobs in held]
 
         answers = await asyncio.gather(
-            worker.apply(parents), _a_little_later(round_, partial(sweeper.apply, lost))
+            worker.apply(parents), _after_delay(round_, partial(sweeper.apply, lost))
         )
 
         assert all(answer.applied for batch in answers for answer in batch)
@@ -81,15 +81,15 @@ async def test_parents_of_two_claims_and_a_sweep_of_both_never_deadlock(postgres
     assert await execute(postgres_url, DEADLOCKS) == [(before,)]
 
 
-async def waits_for_a_lock(url: str, pid: int) -> None:
+async def wait_for_lock_of(url: str, pid: int) -> None:
     statement = f"SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock'"
 
-    async def waits() -> bool:
+    async def is_blocked() -> bool:
         return bool(await execute(url, statement))
 
-    await eventually(waits)
+    await eventually(is_blocked)
 
 
-async def _a_little_later(round_: int, call: Callable[[], Awaitable[T]]) -> T:
+async def _after_delay(round_: int, call: Callable[[], Awaitable[T]]) -> T:
     await asyncio.sleep(round_ / 1000)
     return await call()

@@ -1,4 +1,4 @@
-"""Gates stay open: the order of sweeps, and locks."""
+"""Gates under concurrency: order of sweeps, locks, deletion of idle gates."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.stores.postgres.consistency_checks import contradictions
+from tests.stores.postgres.consistency_checks import inconsistencies
 from tests.stores.postgres.limits.test_limit_transactions import ENQUEUE, item
 from tests.stores.postgres.server import execute
-from tests.stores.postgres.transactions.test_open_transactions import LOCK, left_open
+from tests.stores.postgres.transactions.test_open_transactions import LOCK, open_transaction
 from tests.worker.event_waits import eventually
 
 from windlass.core.admission.gates import LIMIT, Limit, LimitSetting
@@ -31,30 +31,34 @@ from windlass.testing.conformance.limits import (
 )
 from windlass.testing.factories import claim_all, make_job, sweep_all
 
-MEETING = 4242  # advisory lock for which the opening of a gate waits
-PAUSE = f"""CREATE FUNCTION windlass_pause() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
-    PERFORM pg_advisory_xact_lock({MEETING}); RETURN true; END $$"""
+ADMISSION_LOCK = 4242  # advisory lock that delays the admission at a gate
+PAUSE_FUNCTION = f"""CREATE FUNCTION windlass_pause() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM pg_advisory_xact_lock({ADMISSION_LOCK}); RETURN true; END $$"""
 
 
-async def slow_down(url: str) -> None:
+async def delay_admission(url: str) -> None:
     """Make `windlass_admit_waiting` wait between its read of a gate and its first lock."""
-    await execute(url, PAUSE)
-    [[made]] = await execute(url, "SELECT pg_get_functiondef('windlass_admit_waiting'::regproc)")
-    slow = made.replace("WHERE job.n = entry.n", "WHERE windlass_pause() AND job.n = entry.n")
-    assert slow != made
-    await execute(url, slow)
+    await execute(url, PAUSE_FUNCTION)
+    [[definition]] = await execute(
+        url, "SELECT pg_get_functiondef('windlass_admit_waiting'::regproc)"
+    )
+    delayed = definition.replace(
+        "WHERE job.n = entry.n", "WHERE windlass_pause() AND job.n = entry.n"
+    )
+    assert delayed != definition
+    await execute(url, delayed)
 
 
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    async with PostgresStore(postgres_url) as made:
-        yield made
+    async with PostgresStore(postgres_url) as opened:
+        yield opened
 
 
 async def test_gates_without_waiting_jobs_do_not_block_the_sweep_of_others(
     store: PostgresStore,
 ) -> None:
-    """Else a limit that is changed for ten thousand keys stops all the rest for minutes."""
+    """Otherwise a changed limit with ten thousand keys would block all sweeps for minutes."""
     await set_limit(store, KEYS, concurrency=1)
     for key in "abc":
         await enqueue_several(store, 1, limit_key=key)
@@ -79,7 +83,7 @@ async def test_gate_checks_without_waiting_jobs_do_not_block_the_sweep_of_others
     assert [str(row.id) for row in await store.due(1)] == [json.loads(new)["id"]]
 
 
-async def test_a_rate_that_is_not_in_the_way_is_not_waited_for(postgres_url: str) -> None:
+async def test_a_rate_limit_with_free_capacity_delays_no_job(postgres_url: str) -> None:
     """Otherwise sweeps would check the gate repeatedly, as long as its jobs run."""
     clock = VirtualClock()
     async with PostgresStore(postgres_url, clock=clock) as store:
@@ -100,7 +104,7 @@ async def test_a_locked_job_at_a_gate_does_not_block_others(
     await set_limit(store, QUEUE, concurrency=1)
     _, held, other, last = await enqueue_several(store, 4)
     [row] = await claim_all(store)
-    async with left_open(postgres_url, LOCK, held.id):
+    async with open_transaction(postgres_url, LOCK, held.id):
         await settle_all(store, [row])
         [row] = await claim_all(store)
         assert row.id == other.id
@@ -110,7 +114,7 @@ async def test_a_locked_job_at_a_gate_does_not_block_others(
     await settle_all(store, [row])
     await sweep_all(store)
     assert [row.id for row in await claim_all(store)] == [held.id]
-    assert await contradictions(postgres_url) == {}
+    assert await inconsistencies(postgres_url) == {}
 
 
 async def test_a_job_changed_while_a_gate_opens_is_admitted_by_the_next_sweep(
@@ -120,20 +124,22 @@ async def test_a_job_changed_while_a_gate_opens_is_admitted_by_the_next_sweep(
     await set_limit(store, QUEUE, concurrency=2)
     *_, changed, other = await enqueue_several(store, 4)
     rows = await claim_all(store)
-    await slow_down(postgres_url)
-    async with left_open(postgres_url, "SELECT pg_advisory_xact_lock($1)", MEETING) as mine:
-        ends = asyncio.create_task(settle_all(store, rows))
-        await somebody_waits(postgres_url)
+    await delay_admission(postgres_url)
+    async with open_transaction(
+        postgres_url, "SELECT pg_advisory_xact_lock($1)", ADMISSION_LOCK
+    ) as blocker:
+        settles = asyncio.create_task(settle_all(store, rows))
+        await wait_for_a_blocked_session(postgres_url)
         await execute(
             postgres_url, f"UPDATE windlass_job SET signals = 1 WHERE id = '{changed.id}'"
         )
-        await mine.rollback()
-        await ends
+        await blocker.rollback()
+        await settles
     assert [row.id for row in await claim_all(store)] == [other.id]
-    assert await contradictions(postgres_url) == {}
+    assert await inconsistencies(postgres_url) == {}
     await sweep_all(store)
     assert [row.id for row in await claim_all(store)] == [changed.id]
-    assert await contradictions(postgres_url) == {}
+    assert await inconsistencies(postgres_url) == {}
 
 
 async def test_a_limit_change_locks_gates_in_the_common_order(
@@ -144,16 +150,16 @@ async def test_a_limit_change_locks_gates_in_the_common_order(
     await enqueue_several(store, 1)
     lock = "SELECT FROM windlass_gate WHERE gate = $1 FOR UPDATE"
     value = LimitSetting(override=Limit(concurrency=2)).encode()
-    async with left_open(postgres_url, lock, TASK) as mine:
+    async with open_transaction(postgres_url, lock, TASK) as blocker:
         puts = [Put(kind=LIMIT, key=name, value=value) for name in (QUEUE, TASK)]
         change = asyncio.create_task(store.put_records(puts))
-        await somebody_waits(postgres_url)
+        await wait_for_a_blocked_session(postgres_url)
         await execute(postgres_url, f"{lock} NOWAIT".replace("$1", f"'{QUEUE}'"))
-        await mine.rollback()
+        await blocker.rollback()
         assert all(answer.applied for answer in await change)
 
 
-async def test_a_limit_that_is_raised_reaches_a_gate_that_is_just_being_made(
+async def test_a_raised_limit_applies_to_a_gate_created_at_the_same_time(
     store: PostgresStore, postgres_url: str
 ) -> None:
     await set_limit(store, QUEUE, concurrency=1)
@@ -167,7 +173,7 @@ async def test_a_limit_that_is_raised_reaches_a_gate_that_is_just_being_made(
             )
             change = asyncio.create_task(set_limit(store, QUEUE, concurrency=2))
             done, _ = await asyncio.wait(
-                [change, asyncio.create_task(somebody_waits(postgres_url))],
+                [change, asyncio.create_task(wait_for_a_blocked_session(postgres_url))],
                 return_when=asyncio.FIRST_COMPLETED,
             )
             assert done
@@ -182,7 +188,7 @@ async def test_a_limit_that_is_raised_reaches_a_gate_that_is_just_being_made(
 async def test_changes_of_several_limits_never_deadlock_with_admission(
     store: PostgresStore, postgres_url: str, change: str
 ) -> None:
-    """One has the gate of a task and makes that of a queue, the other is about to change both."""
+    """Admission holds a task gate and creates a queue gate; a change needs the records of both."""
     await set_limit(store, TASK, concurrency=1)
     await enqueue_several(store, 1)
     await set_limit(store, QUEUE, concurrency=1)
@@ -191,7 +197,8 @@ async def test_changes_of_several_limits_never_deadlock_with_admission(
     connection: Any = await asyncpg.connect(postgres_url)
     try:
         async with connection.transaction():
-            # Sooner than the server sees a circle: then it would be broken, and tried again.
+            # Shorter than deadlock_timeout: otherwise the server resolves the deadlock, and a retry
+            # hides it.
             await connection.execute("SET LOCAL lock_timeout = '500ms'")
             await connection.fetch(SQL.admit, [TASK], [], [], 1)
             changing = asyncio.create_task(
@@ -199,15 +206,15 @@ async def test_changes_of_several_limits_never_deadlock_with_admission(
                 if change == "put"
                 else store.delete_records(LIMIT, [QUEUE, TASK])
             )
-            await somebody_waits(postgres_url)
+            await wait_for_a_blocked_session(postgres_url)
             await connection.fetch(SQL.admit, [QUEUE], [], [], 1)
     finally:
         await connection.close()
     await changing
 
 
-async def test_gates_of_many_keys_are_dropped_sooner_than_they_are_made(postgres_url: str) -> None:
-    """A sweeper deletes five hundred jobs in a minute, and more only if there are more of them."""
+async def test_idle_gates_are_deleted_faster_than_gates_are_created(postgres_url: str) -> None:
+    """A sweeper prunes at most five hundred jobs a minute, unless more are past retention."""
     clock = VirtualClock()
     async with PostgresStore(postgres_url, clock=clock) as store:
         await set_limit(store, KEYS, concurrency=1)
@@ -218,7 +225,7 @@ async def test_gates_of_many_keys_are_dropped_sooner_than_they_are_made(postgres
     assert await execute(postgres_url, "SELECT gate FROM windlass_gate") == []
 
 
-async def test_gates_that_are_full_keep_no_idle_one_from_being_dropped(postgres_url: str) -> None:
+async def test_full_gates_do_not_prevent_the_deletion_of_idle_gates(postgres_url: str) -> None:
     """The gates were idle for a while, then got a long-running job."""
     clock = VirtualClock()
     async with PostgresStore(postgres_url, clock=clock) as store:
@@ -241,7 +248,7 @@ async def test_gates_that_are_full_keep_no_idle_one_from_being_dropped(postgres_
 async def test_a_process_frozen_during_a_limit_change_keeps_no_gate_lock(
     store: PostgresStore, postgres_url: str
 ) -> None:
-    """Behind a pooler, no session has settings of ours."""
+    """Behind a pooler, sessions do not have the settings of the store."""
     await set_limit(store, QUEUE, concurrency=1)
     connection: Any = await asyncpg.connect(postgres_url)
     try:
@@ -253,11 +260,11 @@ async def test_a_process_frozen_during_a_limit_change_keeps_no_gate_lock(
         await connection.close()
 
 
-async def somebody_waits(url: str) -> None:
+async def wait_for_a_blocked_session(url: str) -> None:
     waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-    ours = " AND datname = current_database()"
+    database = " AND datname = current_database()"
 
-    async def is_swept() -> bool:
-        return bool(await execute(url, waits + ours))
+    async def is_blocked() -> bool:
+        return bool(await execute(url, waits + database))
 
-    await eventually(is_swept)
+    await eventually(is_blocked)

@@ -1,4 +1,4 @@
-"""Limits and concurrent transactions: callers' own, open ones, and leaked slots."""
+"""Limits with transactions of callers, open transactions, and leaked slots."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.stores.postgres.consistency_checks import contradictions
+from tests.stores.postgres.consistency_checks import inconsistencies
 from tests.stores.postgres.server import execute
-from tests.stores.postgres.transactions.test_open_transactions import LOCK, left_open
+from tests.stores.postgres.transactions.test_open_transactions import LOCK, open_transaction
 
 from windlass.core.decisions.outcome import Succeeded, settle
 from windlass.core.ids import uuid7
@@ -33,8 +33,8 @@ ENQUEUE = "SELECT * FROM windlass_enqueue($1::jsonb)"
 
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    async with PostgresStore(PostgresConfig(url=postgres_url)) as made:
-        yield made
+    async with PostgresStore(PostgresConfig(url=postgres_url)) as opened:
+        yield opened
 
 
 def item(**values: object) -> str:
@@ -74,7 +74,7 @@ async def test_a_callers_job_is_admitted_by_the_next_sweep(
     assert await store.due(10) == []
 
 
-async def test_a_success_in_a_transaction_of_the_tasks_own_gives_its_slot_back(
+async def test_a_success_in_a_tasks_own_transaction_releases_its_slot(
     store: PostgresStore, postgres_url: str
 ) -> None:
     await set_limit(store, QUEUE, concurrency=1)
@@ -107,15 +107,15 @@ async def test_a_displaced_waiting_job_leaves_its_gate(
     await set_limit(store, QUEUE, concurrency=1)
     await enqueue_several(store, 1)
     [row] = await claim_all(store)
-    once, again = (item(unique_key="k", debounce=True) for _ in range(2))
-    for each in (once, again):
-        await execute(postgres_url, f"SELECT windlass_enqueue('{each}')")
+    first, second = (item(unique_key="k", debounce=True) for _ in range(2))
+    for new in (first, second):
+        await execute(postgres_url, f"SELECT windlass_enqueue('{new}')")
     await settle_all(store, [row])
     [claimed] = await claim_all(store)
-    assert str(claimed.id) == json.loads(again)["id"]
+    assert str(claimed.id) == json.loads(second)["id"]
     await settle_all(store, [claimed])
     assert await claim_all(store) == []
-    assert await contradictions(postgres_url) == {}
+    assert await inconsistencies(postgres_url) == {}
 
 
 async def test_a_locked_waiting_job_does_not_block_others(
@@ -124,7 +124,7 @@ async def test_a_locked_waiting_job_does_not_block_others(
     await set_limit(store, QUEUE, concurrency=1)
     _, held = await enqueue_several(store, 2)
     [row] = await claim_all(store)
-    async with left_open(postgres_url, LOCK, held.id):
+    async with open_transaction(postgres_url, LOCK, held.id):
         await asyncio.wait_for(settle_all(store, [row]), 10)
         # No other call waits; the sweep retries, and the job is still locked.
         await asyncio.wait_for(sweep_all(store), 10)
@@ -186,4 +186,4 @@ async def test_concurrent_enqueues_and_settles_neither_exceed_limits_nor_starve(
     left = await connection.fetchval("SELECT count(*) FROM windlass_gate_queue")
     permits = await connection.fetchval("SELECT count(*) FROM windlass_permit")
     await connection.close()
-    assert (left, permits, await contradictions(postgres_url)) == (0, 0, {})
+    assert (left, permits, await inconsistencies(postgres_url)) == (0, 0, {})

@@ -62,13 +62,13 @@ async def test_a_refused_connection_names_the_reason_and_the_fix(code: str, mess
 
 
 @pytest.mark.parametrize("url", ["postgresql://127.0.0.1:1/jobs", "postgresql:///jobs?host=/none"])
-async def test_a_server_that_is_not_there_is_unavailable(url: str) -> None:
+async def test_a_missing_server_is_unavailable(url: str) -> None:
     async with PostgresStore(url) as store:
         with pytest.raises(StoreUnavailableError, match="cannot be reached"):
             await claim_all(store)
 
 
-async def test_a_database_that_is_not_there_is_named(postgres_server: str) -> None:
+async def test_a_missing_database_is_named(postgres_server: str) -> None:
     async with PostgresStore(database_url(postgres_server, "windlass_nowhere")) as store:
         with pytest.raises(StoreUnavailableError, match=r"no such database.*createdb"):
             await store.ping()
@@ -77,14 +77,14 @@ async def test_a_database_that_is_not_there_is_named(postgres_server: str) -> No
 @pytest.mark.parametrize(
     "option", ["pool=many", "migrate=perhaps", "timeout=soon", "pool=0", "timeout=nan"]
 )
-def test_an_option_that_cannot_be_is_refused(option: str) -> None:
+def test_an_invalid_option_is_refused(option: str) -> None:
     with pytest.raises(InvalidArgumentError, match=option) as raised:
         open_store(f"postgresql://ann:s3cret@host/jobs?{option}")
 
     assert "s3cret" not in str(raised.value)
 
 
-# -- a database of its own
+# -- schema, read-only database, privileges
 
 
 async def test_without_a_schema_calls_fail_until_it_is_created(new_database: str) -> None:
@@ -98,18 +98,18 @@ async def test_without_a_schema_calls_fail_until_it_is_created(new_database: str
         await enqueue_one(store)
 
 
-async def test_in_development_the_schema_makes_itself(new_database: str) -> None:
+async def test_with_migrate_true_the_schema_is_created_automatically(new_database: str) -> None:
     mark = "&" if "?" in new_database else "?"
     async with open_store(f"{new_database}{mark}migrate=true") as store:
         await enqueue_one(store)
 
 
-async def test_a_newer_schema_that_breaks_with_this_version_is_refused(new_database: str) -> None:
+async def test_a_newer_incompatible_schema_is_refused(new_database: str) -> None:
     await migrate(new_database)
     newer = "INSERT INTO windlass_schema VALUES (999, 'later', 'x', {}, 0)"
     await execute(new_database, newer.format(0))
     async with PostgresStore(new_database) as store:
-        await enqueue_one(store)  # one that does not break is worked with
+        await enqueue_one(store)  # a compatible newer schema is used
     await execute(new_database, "UPDATE windlass_schema SET breaking = 1 WHERE version = 999")
 
     async with PostgresStore(new_database) as store:
@@ -117,7 +117,7 @@ async def test_a_newer_schema_that_breaks_with_this_version_is_refused(new_datab
             await store.enqueue([make_job()])
 
 
-async def test_a_server_that_takes_no_writes_is_unavailable_until_it_does(
+async def test_a_read_only_server_is_unavailable_until_it_accepts_writes(
     new_database: str,
 ) -> None:
     await migrate(new_database)
@@ -148,10 +148,10 @@ async def test_a_missing_privilege_is_reported(new_database: str) -> None:
         await execute(new_database, f"DROP ROLE {role}")
 
 
-# -- while it runs
+# -- lost connections, timeouts
 
 
-async def test_killed_connections_are_made_anew(postgres_url: str) -> None:
+async def test_killed_connections_are_replaced(postgres_url: str) -> None:
     async with PostgresStore(postgres_url) as store:
         for _ in range(3):
             await asyncio.gather(*(store.stats() for _ in range(5)))
@@ -176,21 +176,21 @@ async def test_closing_during_a_claim_leaves_no_connection_behind(postgres_url: 
     claiming = asyncio.ensure_future(claim_all(store))
     await asyncio.sleep(0)
     await store.close()
-    assert len(await claiming) == 1, "a call that is under way is finished"
-    await asyncio.sleep(0.2)  # time in which a notification would connect
+    assert len(await claiming) == 1, "close waits for running calls"
+    await asyncio.sleep(0.2)  # a late notification would connect meanwhile
 
-    async def gone() -> bool:
+    async def is_closed() -> bool:
         return not await execute(postgres_url, others)
 
-    await eventually(gone)
+    await eventually(is_closed)
 
 
 @contextmanager
-def hasty(store: PostgresStore, seconds: float) -> Iterator[None]:
-    """In the block, what waits for the server or for a connection has so little time."""
+def short_timeout(store: PostgresStore, seconds: float) -> Iterator[None]:
+    """Shorten the timeout of statements and of waits for a connection."""
     pool = store._shared_engine._pool
     usual = pool._config
-    pool._drop_idle()  # they were made with the usual time
+    pool._drop_idle()  # they have the usual timeout
     pool._config = replace(usual, timeout=seconds)
     try:
         yield
@@ -198,7 +198,7 @@ def hasty(store: PostgresStore, seconds: float) -> Iterator[None]:
         pool._config = usual
 
 
-async def test_a_statement_that_waits_too_long_times_out_and_the_store_stays_usable(
+async def test_a_statement_that_waits_too_long_times_out_and_the_store_remains_usable(
     postgres_url: str,
 ) -> None:
     connection: Any = await asyncpg.connect(postgres_url)
@@ -207,7 +207,7 @@ async def test_a_statement_that_waits_too_long_times_out_and_the_store_stays_usa
         async with connection.transaction():
             await connection.execute("LOCK TABLE windlass_queued")
             with (
-                hasty(store, 0.3),
+                short_timeout(store, 0.3),
                 pytest.raises(StoreUnavailableError, match="did not respond in time"),
             ):
                 await store.enqueue([make_job()])
@@ -222,7 +222,7 @@ async def test_a_busy_pool_times_out_with_an_error(postgres_url: str) -> None:
         await store.ping()
         async with store._shared_engine._pool.connection():
             with (
-                hasty(store, 0.1),
+                short_timeout(store, 0.1),
                 pytest.raises(StoreUnavailableError, match=r"all 1 connections .* were busy"),
             ):
                 await store.ping()

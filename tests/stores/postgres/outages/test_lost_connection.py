@@ -1,4 +1,4 @@
-"""A connection that the server ends between two statements, at whatever moment we notice."""
+"""The server terminates a connection between two statements."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from windlass.store import AttemptRecords
 from windlass.stores.postgres import PostgresStore
 from windlass.testing.factories import log_record, read_events, start_one
 
-ENDS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = %s"
+TERMINATE = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = %s"
 
 
-def cut_off(root: psycopg.Connection[tuple[object, ...]], store: PostgresStore) -> None:
-    """The server's last messages have arrived when the event loop continues."""
+def terminate_idle_connections(
+    superuser: psycopg.Connection[tuple[object, ...]], store: PostgresStore
+) -> None:
+    """Terminate the idle connections; the last messages of the server arrive before the return."""
     for connection in store._shared_engine._pool._idle:
-        root.execute(ENDS, [connection.get_server_pid()])
+        superuser.execute(TERMINATE, [connection.get_server_pid()])
     time.sleep(0.02)
 
 
 @pytest.mark.parametrize("iterations", range(6))
-async def test_it_is_an_unavailable_store_and_the_next_call_works(
+async def test_a_lost_connection_is_reported_and_the_next_call_works(
     postgres_url: str, iterations: int
 ) -> None:
-    """The driver has read the server's farewell, and not yet that the connection is closed."""
+    """The driver has read the last message of the server, but not the end of the connection."""
     async with PostgresStore(postgres_url) as store:
         row = await start_one(store)
-        with psycopg.connect(postgres_url, autocommit=True) as root:
+        with psycopg.connect(postgres_url, autocommit=True) as superuser:
             for n in range(1, 4):
-                cut_off(root, store)
+                terminate_idle_connections(superuser, store)
                 for _ in range(iterations):
                     await asyncio.sleep(0)
                 entry = AttemptRecords(row.lease, [log_record(n)])

@@ -18,7 +18,8 @@ from windlass.core.ids import uuid7
 from windlass.store import AttemptRecords
 from windlass.stores.postgres import PostgresStore, notify
 from windlass.stores.postgres import connection as connections
-from windlass.stores.postgres.connection import Connection, PostgresConfig, connect
+from windlass.stores.postgres.config import PostgresConfig
+from windlass.stores.postgres.connection import Connection, connect
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.wakeup import Wakeup
 from windlass.testing.factories import (
@@ -30,7 +31,7 @@ from windlass.testing.factories import (
     start_one,
 )
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 LISTENERS = (
     "SELECT pid FROM pg_stat_activity WHERE query ILIKE 'LISTEN%' "
     "AND application_name = 'windlass' AND datname = current_database()"
@@ -39,7 +40,7 @@ LISTENERS = (
 
 @asynccontextmanager
 async def messages(url: str) -> AsyncIterator[asyncio.Queue[str]]:
-    """All messages on the channel."""
+    """Yield a queue of all messages on the channel."""
     received: asyncio.Queue[str] = asyncio.Queue()
     connection: Any = await asyncpg.connect(url)
     await connection.add_listener(notify.CHANNEL, lambda *given: received.put_nowait(given[-1]))
@@ -49,29 +50,29 @@ async def messages(url: str) -> AsyncIterator[asyncio.Queue[str]]:
         await connection.close()
 
 
-async def listening(store: PostgresStore) -> None:
+async def wait_for_listener(store: PostgresStore) -> None:
     """Wait until the store listens."""
     await claim_all(store)
     await store.wait(["default"], 0.01)
-    listener = store._writes._listener
+    listener = store._writer._listener
     assert listener is not None
     await listener.ready.wait()
 
 
-async def woken(store: PostgresStore) -> bool:
-    async with asyncio.timeout(PATIENCE):
-        return await store.wait(["default"], 2 * PATIENCE)
+async def is_woken(store: PostgresStore) -> bool:
+    async with asyncio.timeout(TIMEOUT):
+        return await store.wait(["default"], 2 * TIMEOUT)
 
 
 async def test_many_writes_are_announced_in_few_messages(postgres_url: str) -> None:
     async with messages(postgres_url) as received:
         async with PostgresStore(postgres_url) as store:
-            began = asyncio.get_running_loop().time()
+            started = asyncio.get_running_loop().time()
             for _ in range(100):
                 await enqueue_one(store)
-            seconds = asyncio.get_running_loop().time() - began
+            seconds = asyncio.get_running_loop().time() - started
         await execute(postgres_url, f"SELECT pg_notify('{notify.CHANNEL}', 'last')")
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             count = 0
             while await received.get() != "last":
                 count += 1
@@ -87,9 +88,9 @@ async def test_notifications_of_callers_transactions_are_decoded(
     ids = ",".join(str(job) for job in jobs)
     async with messages(postgres_url) as received:
         await execute(postgres_url, f"SELECT windlass_notify(true, '{{{ids}}}'::uuid[])")
-        async with asyncio.timeout(PATIENCE):
-            statements_by_connection = await received.get()
-    sender, work, named = statements_by_connection.split(" ")
+        async with asyncio.timeout(TIMEOUT):
+            message = await received.get()
+    sender, work, named = message.split(" ")
     assert (sender, work) == ("sql", "1")
     assert notify._decode_ids(named) == jobs
     assert set(notify._decode_ids(notify._encode_ids(jobs)) or ()) == set(jobs)
@@ -103,17 +104,17 @@ async def test_undecodable_ids_mean_any_job(named: str) -> None:
 async def test_after_a_message_for_any_job_only_claimable_work_is_announced_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(notify, "ANY_JOB_INTERVAL", 4 * PATIENCE)
+    monkeypatch.setattr(notify, "ANY_JOB_INTERVAL", 4 * TIMEOUT)
     sent: asyncio.Queue[str] = asyncio.Queue()
     notifier = notify.Notifier(notify.NotifyHub(), sent.put)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         notifier.notify(uuid7() for _ in range(notify.MAX_NAMED_JOBS + 1))
         assert (await sent.get()).endswith(" 0 *")
         notifier.notify([uuid7()])
         await asyncio.sleep(10 * notify.NOTIFY_INTERVAL)
         assert sent.empty()  # under load, event readers poll
         notifier.notify(work=True)
-        assert " 1 " in await sent.get()  # with the job that waited
+        assert " 1 " in await sent.get()  # with the job of the earlier call
         notifier.notify(uuid7() for _ in range(notify.MAX_NAMED_JOBS + 1))
         await sent.get()
         notifier.notify([uuid7()])
@@ -124,17 +125,17 @@ async def test_after_a_message_for_any_job_only_claimable_work_is_announced_at_o
 async def test_no_message_is_sent_in_a_transaction_that_writes_jobs(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A NOTIFY makes all commits of the server queue for one lock: it has to be alone."""
+    """NOTIFY serializes the commits of the server, so it has its own transaction."""
     statements_by_connection: list[list[str]] = []
 
-    async def connect_and_note(config: PostgresConfig) -> Connection:
+    async def connect_and_log(config: PostgresConfig) -> Connection:
         connection: Any = await connect(config)
         statements: list[str] = []
         statements_by_connection.append(statements)
         connection.add_query_logger(lambda logged: statements.append(logged.query))
         return cast("Connection", connection)
 
-    monkeypatch.setattr(connections, "connect", connect_and_note)
+    monkeypatch.setattr(connections, "connect", connect_and_log)
     async with PostgresStore(postgres_url) as store:
         await store.enqueue([make_job(), make_job()])
         await store.enqueue([make_job(unique_key="u"), make_job(request_id="r")])
@@ -146,7 +147,7 @@ async def test_no_message_is_sent_in_a_transaction_that_writes_jobs(
         await store.cancel([CancelRequest(job_id=fourth.id), CancelRequest(job_id=third.id)])
         await store.delete([first.id, second.id])
 
-    alone, together = 0, []
+    separate, in_job_transactions = 0, []
     for statements in statements_by_connection:
         within = False
         for statement in statements:
@@ -154,64 +155,64 @@ async def test_no_message_is_sent_in_a_transaction_that_writes_jobs(
                 within and statement not in {"COMMIT", "ROLLBACK"}
             )
             if "notify" in statement.lower():
-                alone += statement == SQL.notify
-                together += [statement] if within or statement != SQL.notify else []
-    assert alone > 0
-    assert together == []
+                separate += statement == SQL.notify
+                in_job_transactions += [statement] if within or statement != SQL.notify else []
+    assert separate > 0
+    assert in_job_transactions == []
 
 
 async def test_a_killed_listener_reconnects_and_misses_nothing(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    again = asyncio.Event()
-    again.set()
+    may_connect = asyncio.Event()
+    may_connect.set()
 
-    async def connect_when_told(config: PostgresConfig) -> Connection:
-        await again.wait()
+    async def connect_when_allowed(config: PostgresConfig) -> Connection:
+        await may_connect.wait()
         return await connect(config)
 
-    monkeypatch.setattr(notify, "connect", connect_when_told)
+    monkeypatch.setattr(notify, "connect", connect_when_allowed)
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
-        await listening(store)
+        await wait_for_listener(store)
         [[pid]] = await execute(postgres_url, LISTENERS)
         await claim_all(store)
-        again.clear()
+        may_connect.clear()
         await execute(postgres_url, f"SELECT pg_terminate_backend({pid}, 5000)")
-        async with messages(postgres_url) as received, asyncio.timeout(PATIENCE):
-            await enqueue_one(other)  # while it does not listen
+        async with messages(postgres_url) as received, asyncio.timeout(TIMEOUT):
+            await enqueue_one(other)  # while the listener is disconnected
             await received.get()
-        again.set()
+        may_connect.set()
 
-        assert await woken(store)
+        assert await is_woken(store)
 
         assert len(await claim_all(store)) == 1
         await enqueue_one(other)
-        assert await woken(store)
+        assert await is_woken(store)
 
 
 async def test_a_silently_dropped_listener_is_noticed(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As behind a pooler, which gives the connection to others, or after a silent drop."""
+    """As after a silent disconnect, or behind a pooler that reassigns the connection."""
     opened: asyncio.Queue[Connection] = asyncio.Queue()
 
-    async def connect_and_tell(config: PostgresConfig) -> Connection:
+    async def connect_and_record(config: PostgresConfig) -> Connection:
         connection = await connect(config)
         opened.put_nowait(connection)
         return connection
 
-    monkeypatch.setattr(notify, "connect", connect_and_tell)
+    monkeypatch.setattr(notify, "connect", connect_and_record)
     monkeypatch.setattr(notify, "PROBE_INTERVAL", 0.05)
     monkeypatch.setattr(notify, "PROBE_TIMEOUT", 0.5)
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
-        await listening(store)
+        await wait_for_listener(store)
         await (await opened.get()).execute("UNLISTEN *")
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await opened.get()
         await claim_all(store)
         await enqueue_one(other)
 
-        assert await woken(store)
+        assert await is_woken(store)
 
 
 async def test_without_any_notification_one_warning_names_the_fix(
@@ -219,17 +220,17 @@ async def test_without_any_notification_one_warning_names_the_fix(
 ) -> None:
     tries: asyncio.Queue[None] = asyncio.Queue()
 
-    async def connect_and_tell(config: PostgresConfig) -> Connection:
+    async def connect_and_record(config: PostgresConfig) -> Connection:
         tries.put_nowait(None)
         return await connect(config)
 
-    monkeypatch.setattr(notify, "connect", connect_and_tell)
-    monkeypatch.setattr(notify, "CHANNEL", "elsewhere")  # as behind a pooler
+    monkeypatch.setattr(notify, "connect", connect_and_record)
+    monkeypatch.setattr(notify, "CHANNEL", "elsewhere")  # as behind a pooler: no message arrives
     monkeypatch.setattr(notify, "PROBE_INTERVAL", 0.02)
     monkeypatch.setattr(notify, "PROBE_TIMEOUT", 0.02)
     async with PostgresStore(postgres_url) as store:
-        await listening(store)
-        async with asyncio.timeout(PATIENCE):
+        await wait_for_listener(store)
+        async with asyncio.timeout(TIMEOUT):
             for _ in range(4):
                 await tries.get()
     [warning] = caplog.messages
@@ -242,11 +243,11 @@ async def test_an_arriving_probe_keeps_the_connection(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notify, "PROBE_INTERVAL", 0.02)
-    monkeypatch.setattr(notify, "PROBE_TIMEOUT", 2 * PATIENCE)
+    monkeypatch.setattr(notify, "PROBE_TIMEOUT", 2 * TIMEOUT)
     async with PostgresStore(postgres_url) as store:
-        await listening(store)
+        await wait_for_listener(store)
         before = await execute(postgres_url, LISTENERS)
-        async with messages(postgres_url) as received, asyncio.timeout(PATIENCE):
+        async with messages(postgres_url) as received, asyncio.timeout(TIMEOUT):
             for _ in range(5):
                 await received.get()
 
@@ -257,18 +258,18 @@ async def test_a_tail_of_one_job_is_woken_among_very_many(postgres_url: str) -> 
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
         job = await start_one(other)
 
-        async def follow() -> list[Event]:
+        async def collect() -> list[Event]:
             return [event async for event in store.tail(job.id)]
 
-        following = asyncio.ensure_future(follow())
-        await listening(store)
+        tailing = asyncio.ensure_future(collect())
+        await wait_for_listener(store)
         await other.enqueue([make_job() for _ in range(notify.MAX_NAMED_JOBS + 50)])
-        crowd = await claim_all(other, limit=notify.MAX_NAMED_JOBS + 50)
-        assert len(crowd) > notify.MAX_NAMED_JOBS, "too many to be named"
+        rows = await claim_all(other, limit=notify.MAX_NAMED_JOBS + 50)
+        assert len(rows) > notify.MAX_NAMED_JOBS, "more jobs than one message names"
         await settle_one(other, job, Succeeded())
 
-        async with asyncio.timeout(PATIENCE):
-            assert [event.seq for event in await following] == [1, 2, 3, 4]
+        async with asyncio.timeout(TIMEOUT):
+            assert [event.seq for event in await tailing] == [1, 2, 3, 4]
 
 
 @pytest.mark.slow
@@ -278,25 +279,25 @@ async def test_without_any_message_a_tail_still_returns_all_events(
     waiting = asyncio.Event()
     wait = Wakeup.wait
 
-    async def nothing(_: notify.NotifyListener) -> None:
+    async def never_connect(_: notify.NotifyListener) -> None:
         await asyncio.Event().wait()
 
-    async def wait_and_tell(self: Wakeup, since: int, timeout: float) -> bool:
+    async def wait_and_record(self: Wakeup, since: int, timeout: float) -> bool:
         waiting.set()
         return await wait(self, since, timeout)
 
-    monkeypatch.setattr(notify.NotifyListener, "_run", nothing)
-    monkeypatch.setattr(Wakeup, "wait", wait_and_tell)
+    monkeypatch.setattr(notify.NotifyListener, "_run", never_connect)
+    monkeypatch.setattr(Wakeup, "wait", wait_and_record)
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
         monkeypatch.setattr(store, "_config", PostgresConfig(url=postgres_url, connect_timeout=0.1))
         job = await start_one(other)
 
-        async def follow() -> list[Event]:
+        async def collect() -> list[Event]:
             return [event async for event in store.tail(job.id)]
 
-        async with asyncio.timeout(PATIENCE):
-            following = asyncio.ensure_future(follow())
-            await waiting.wait()  # it has read all there is
+        async with asyncio.timeout(TIMEOUT):
+            tailing = asyncio.ensure_future(collect())
+            await waiting.wait()  # the tail has read all stored events
             await settle_one(other, job, Succeeded())
 
-            assert [event.seq for event in await following] == [1, 2, 3, 4]
+            assert [event.seq for event in await tailing] == [1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""A server that breaks under running workers: they stay, log the problem, and continue."""
+"""Server outages under running workers: workers keep running, log the problem, and recover."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ import pytest
 import pytest_asyncio
 from tests.stores.postgres.server import database_url, execute, migrate
 from tests.stores.postgres.unstable_server import (
-    Breakable,
+    UnstableServer,
     as_user,
-    breakable_server,
     kill_all,
     network,
+    unstable_server,
     with_options,
 )
 from typer.testing import CliRunner
@@ -40,23 +40,23 @@ from windlass.stores.postgres import store as store_module
 from windlass.stores.postgres.connection import SOCKET_OPTIONS, connect
 from windlass.testing.factories import claim_all, make_job, start_one
 
-PATIENCE = 30.0
-LASTS = 0.6  # seconds of an outage, in which a loop tries more than once
-SOON = 10.0  # 2 s are promised on a machine that has time
-LISTENERS = "query ILIKE 'LISTEN%'"
+TIMEOUT = 30.0
+OUTAGE_SECONDS = 0.6  # long enough for several tries of a loop
+SOON = 10.0  # seconds; the documented recovery time on an idle machine is 2 s
+IS_LISTENER = "query ILIKE 'LISTEN%'"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Breakable]:
-    with breakable_server() as server:
-        server.rule("local all ann scram-sha-256")
+def server() -> Iterator[UnstableServer]:
+    with unstable_server() as server:
+        server.add_hba_rule("local all ann scram-sha-256")
         asyncio.run(execute(server.url, "CREATE ROLE ann LOGIN PASSWORD 's3cret'"))
         yield server
 
 
 @pytest_asyncio.fixture
-async def url(server: Breakable) -> AsyncIterator[str]:
-    """A database of its own with our schema, in which ann may do everything."""
+async def url(server: UnstableServer) -> AsyncIterator[str]:
+    """URL of a new database with the schema; its owner is ann."""
     name = f"outage_{uuid4().hex[:12]}"
     await execute(server.url, f"CREATE DATABASE {name} OWNER ann")
     place = database_url(server.url, name)
@@ -66,29 +66,29 @@ async def url(server: Breakable) -> AsyncIterator[str]:
     await execute(server.url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def root(server: Breakable, url: str) -> str:
+def root(server: UnstableServer, url: str) -> str:
     return database_url(server.url, urlsplit(url).path[1:])
 
 
-class Work:
-    """An app with a task, and a worker that runs it for as long as the test lasts."""
+class WorkerApp:
+    """App with two tasks, and a worker that runs them during the test."""
 
     def __init__(self, url: str) -> None:
         self.app = Windlass(url)
         self.gate = asyncio.Event()
-        self.entered = asyncio.Event()
+        self.started = asyncio.Event()
 
         @self.app.task(name="double")
         async def double(number: int) -> int:
             return 2 * number
 
         @self.app.task
-        async def gated() -> str:
-            self.entered.set()
+        async def blocked_task() -> str:
+            self.started.set()
             await self.gate.wait()
-            return "through"
+            return "done"
 
-        self.double, self.gated = double, gated
+        self.double, self.blocked_task = double, blocked_task
 
     @asynccontextmanager
     async def working(self, **options: Any) -> AsyncIterator[asyncio.Task[None]]:
@@ -99,16 +99,16 @@ class Work:
         running = asyncio.create_task(worker.run())
         try:
             yield running
-            assert not running.done(), "it stayed"
+            assert not running.done(), "the worker has stopped"
         finally:
             worker.stop()
-            await asyncio.wait_for(running, PATIENCE)
+            await asyncio.wait_for(running, TIMEOUT)
             await self.app.aclose()
 
-    async def does(self, number: int) -> None:
-        """Enqueue, for as long as it takes, and have it done."""
+    async def run_job(self, number: int) -> None:
+        """Enqueue a job, with retries during an outage, and wait for its result."""
         job: Job[int] | None = None
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while job is None:
                 try:
                     job = await self.double.options(request_id=f"n{number}").aenqueue(number)
@@ -117,8 +117,8 @@ class Work:
             assert await self.result(job) == 2 * number
 
     async def result(self, job: Job[Any]) -> Any:
-        """Of a job, whatever happens to the connection meanwhile."""
-        async with asyncio.timeout(PATIENCE):
+        """Return the result of a job; retry while the store is unavailable."""
+        async with asyncio.timeout(TIMEOUT):
             while True:
                 try:
                     return await job.aresult()
@@ -126,9 +126,9 @@ class Work:
                     await asyncio.sleep(0.05)
 
 
-async def logged(caplog: pytest.LogCaptureFixture, what: str) -> str:
+async def wait_for_log(caplog: pytest.LogCaptureFixture, what: str) -> str:
     """Wait for a log message."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while True:
             for line in caplog.messages:
                 if what in line:
@@ -136,8 +136,8 @@ async def logged(caplog: pytest.LogCaptureFixture, what: str) -> str:
             await asyncio.sleep(0.02)
 
 
-def plain(caplog: pytest.LogCaptureFixture) -> None:
-    """One line for each thing that failed: no traceback, no repetition, no secret."""
+def assert_plain_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Check that each failure has one log line, without traceback or password."""
     assert not [record for record in caplog.records if record.exc_info]
     assert "s3cret" not in caplog.text
     assert "Traceback" not in caplog.text
@@ -145,47 +145,47 @@ def plain(caplog: pytest.LogCaptureFixture) -> None:
     assert len(failed) == len(set(failed)), failed
 
 
-# -- the server goes, and comes back
+# -- server restarts
 
 
 @pytest.mark.slow
 async def test_killed_backends_cost_no_job_and_no_attempt(
-    server: Breakable, url: str, caplog: pytest.LogCaptureFixture
+    server: UnstableServer, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    work = Work(url)
-    async with work.working():
-        held = await work.gated.aenqueue()
-        await asyncio.wait_for(work.entered.wait(), PATIENCE)
+    worker_app = WorkerApp(url)
+    async with worker_app.working():
+        held = await worker_app.blocked_task.aenqueue()
+        await asyncio.wait_for(worker_app.started.wait(), TIMEOUT)
         for number in range(3):
             assert await kill_all(root(server, url))
-            await work.does(number)
-        work.gate.set()
-        assert await work.result(held) == "through"
+            await worker_app.run_job(number)
+        worker_app.gate.set()
+        assert await worker_app.result(held) == "done"
     assert {(row.state, row.attempt) for row in await rows(url)} == {(State.SUCCEEDED, 1)}
-    plain(caplog)
+    assert_plain_log(caplog)
 
 
 async def test_after_a_server_crash_work_continues(
-    server: Breakable, url: str, caplog: pytest.LogCaptureFixture
+    server: UnstableServer, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    work = Work(url)
-    async with work.working():
-        held = await work.gated.aenqueue()
-        await asyncio.wait_for(work.entered.wait(), PATIENCE)
-        waiting = [await work.double.options(delay=0.5).aenqueue(n) for n in range(3)]
+    worker_app = WorkerApp(url)
+    async with worker_app.working():
+        held = await worker_app.blocked_task.aenqueue()
+        await asyncio.wait_for(worker_app.started.wait(), TIMEOUT)
+        waiting = [await worker_app.double.options(delay=0.5).aenqueue(n) for n in range(3)]
         await server.actl("-m", "immediate", "stop")
-        await logged(caplog, "Fetching jobs failed")
-        work.gate.set()  # it ends while the server is down
-        await logged(caplog, "Settling 1 jobs failed")
+        await wait_for_log(caplog, "Fetching jobs failed")
+        worker_app.gate.set()  # the task ends while the server is down
+        await wait_for_log(caplog, "Settling 1 jobs failed")
         await server.actl("start")
         back = asyncio.get_running_loop().time()
-        await work.does(7)
+        await worker_app.run_job(7)
         assert asyncio.get_running_loop().time() - back < SOON
-        assert await work.result(held) == "through"
-        assert [await work.result(job) for job in waiting] == [0, 2, 4]
+        assert await worker_app.result(held) == "done"
+        assert [await worker_app.result(job) for job in waiting] == [0, 2, 4]
         assert {row.attempt for row in await rows(url)} == {1}
     assert "Fetching jobs recovered" in caplog.text
-    plain(caplog)
+    assert_plain_log(caplog)
 
 
 TASKS = """
@@ -200,23 +200,23 @@ async def double(number: int) -> int:
 
 @pytest.mark.slow
 async def test_a_worker_process_survives_restarts_and_logs_little(
-    server: Breakable, url: str, tmp_path: Path
+    server: UnstableServer, url: str, tmp_path: Path
 ) -> None:
     (tmp_path / "tasks.py").write_text(TASKS)
-    words = ["-m", "windlass", "worker", "tasks:app"]
+    arguments = ["-m", "windlass", "worker", "tasks:app"]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *words,
+        sys.executable, *arguments,
         cwd=tmp_path, env=os.environ | {"WINDLASS_URL": url}, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert process.stderr is not None
-    work = Work(url)
-    await work.does(1)
+    worker_app = WorkerApp(url)
+    await worker_app.run_job(1)
     for number in (2, 3):
         await server.actl("-m", "immediate", "restart")
-        await work.does(number)
-    await work.app.aclose()
+        await worker_app.run_job(number)
+    await worker_app.app.aclose()
     process.send_signal(signal.SIGTERM)
-    _, output = await asyncio.wait_for(process.communicate(), PATIENCE)
+    _, output = await asyncio.wait_for(process.communicate(), TIMEOUT)
     assert process.returncode == 0
     assert b"Traceback" not in output
     assert b"s3cret" not in output
@@ -224,31 +224,31 @@ async def test_a_worker_process_survives_restarts_and_logs_little(
     assert len(lines) < 30, output.decode()
 
 
-# -- LISTEN is lost
+# -- lost LISTEN connections
 
 
 @pytest.mark.slow
-async def test_a_frozen_listener_is_noticed_and_polling_bridges_the_time(
-    server: Breakable, url: str, monkeypatch: pytest.MonkeyPatch
+async def test_a_frozen_listener_is_replaced_and_workers_poll_meanwhile(
+    server: UnstableServer, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notify, "PROBE_INTERVAL", 0.2)
     monkeypatch.setattr(notify, "PROBE_TIMEOUT", 0.5)
     place = root(server, url)
-    pids = f"SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND {LISTENERS}"
-    work = Work(url)
-    async with work.working():
-        await work.does(0)
+    pids = f"SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND {IS_LISTENER}"
+    worker_app = WorkerApp(url)
+    async with worker_app.working():
+        await worker_app.run_job(0)
         frozen = {pid for [pid] in await execute(place, pids)}
         assert frozen
         try:
             for pid in frozen:
                 os.kill(pid, signal.SIGSTOP)
-            await work.does(1)  # without a wake-up: by polling
+            await worker_app.run_job(1)  # without a wake-up: by polling
 
             async def reconnected() -> bool:
                 return bool({pid for [pid] in await execute(place, pids)} - frozen)
 
-            await until(reconnected)
+            await poll_until(reconnected)
         finally:
             for pid in frozen:
                 os.kill(pid, signal.SIGCONT)
@@ -256,14 +256,14 @@ async def test_a_frozen_listener_is_noticed_and_polling_bridges_the_time(
 
 @pytest.mark.slow
 async def test_when_only_listeners_are_killed_nothing_is_logged_and_work_continues(
-    server: Breakable, url: str, caplog: pytest.LogCaptureFixture
+    server: UnstableServer, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    work = Work(url)
-    async with work.working():
-        await work.does(0)
+    worker_app = WorkerApp(url)
+    async with worker_app.working():
+        await worker_app.run_job(0)
         for number in range(1, 4):
-            await kill_all(root(server, url), LISTENERS)
-            await work.does(number)
+            await kill_all(root(server, url), IS_LISTENER)
+            await worker_app.run_job(number)
     assert caplog.messages == []
 
 
@@ -271,35 +271,35 @@ async def test_when_only_listeners_are_killed_nothing_is_logged_and_work_continu
 
 
 @pytest.mark.slow
-async def test_a_network_that_swallows_everything_is_left_behind(
-    server: Breakable, url: str, caplog: pytest.LogCaptureFixture
+async def test_a_worker_recovers_from_a_network_that_drops_everything(
+    server: UnstableServer, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with network(server, urlsplit(url).path[1:]) as (between, through):
-        work = Work(with_options(through, timeout=1, connect_timeout=1))
-        async with work.working():
-            await work.does(0)
-            between.unresponsive = True
-            line = await logged(caplog, "Fetching jobs failed")
+    async with network(server, urlsplit(url).path[1:]) as (proxy, proxy_url):
+        worker_app = WorkerApp(with_options(proxy_url, timeout=1, connect_timeout=1))
+        async with worker_app.working():
+            await worker_app.run_job(0)
+            proxy.silent = True
+            line = await wait_for_log(caplog, "Fetching jobs failed")
             assert "did not respond in time" in line
-            between.unresponsive = False
-            await work.does(1)
-    plain(caplog)
+            proxy.silent = False
+            await worker_app.run_job(1)
+    assert_plain_log(caplog)
 
 
 @pytest.mark.slow
-async def test_a_silent_failover_costs_one_timeout_and_not_one_for_each_connection(
-    server: Breakable, url: str
+async def test_a_silent_failover_costs_one_timeout_for_all_connections(
+    server: UnstableServer, url: str
 ) -> None:
     async with (
-        network(server, urlsplit(url).path[1:]) as (between, through),
-        PostgresStore(through) as store,
+        network(server, urlsplit(url).path[1:]) as (proxy, proxy_url),
+        PostgresStore(proxy_url) as store,
     ):
         await asyncio.gather(*(store.ping() for _ in range(5)))
         idle: list[Any] = [*store._shared_engine._pool._idle]
         assert len(idle) == 5
-        for connection in idle:  # those that will answer again have the usual time
+        for connection in idle:  # connections that respond again keep the usual timeout
             connection._config = connection._config._replace(command_timeout=1)
-        between.fail_over()
+        proxy.fail_over()
         with pytest.raises(StoreUnavailableError, match="did not respond in time"):
             await store.ping()
         await store.ping()
@@ -307,20 +307,20 @@ async def test_a_silent_failover_costs_one_timeout_and_not_one_for_each_connecti
 
 @pytest.mark.slow
 async def test_after_a_silent_failover_leases_and_claims_do_not_wait_for_the_usual_timeout(
-    server: Breakable, url: str, monkeypatch: pytest.MonkeyPatch
+    server: UnstableServer, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        network(server, urlsplit(url).path[1:]) as (between, through),
-        PostgresStore(with_options(through, timeout=10 * PATIENCE)) as store,
+        network(server, urlsplit(url).path[1:]) as (proxy, proxy_url),
+        PostgresStore(with_options(proxy_url, timeout=10 * TIMEOUT)) as store,
     ):
         row = await start_one(store)
-        async with asyncio.timeout(PATIENCE):
-            between.fail_over()
+        async with asyncio.timeout(TIMEOUT):
+            proxy.fail_over()
             with pytest.raises(StoreUnavailableError, match="did not respond in time"):
                 await store.extend([row.lease], 6.0)
-            # With a longer lease, the one that is answered has more time.
-            assert not (await store.extend([row.lease], 10 * PATIENCE))[0].stale
-            between.fail_over()
+            # A longer lease allows a longer timeout, so this call succeeds.
+            assert not (await store.extend([row.lease], 10 * TIMEOUT))[0].stale
+            proxy.fail_over()
             with monkeypatch.context() as patch:
                 patch.setattr(store_module, "CLAIM_TIMEOUT", 0.5)
                 with pytest.raises(StoreUnavailableError, match="did not respond in time"):
@@ -328,9 +328,9 @@ async def test_after_a_silent_failover_leases_and_claims_do_not_wait_for_the_usu
             assert await claim_all(store) == []
 
 
-async def test_the_kernel_watches_connections_that_say_nothing(server: Breakable, url: str) -> None:
-    async with network(server, urlsplit(url).path[1:]) as (_, through):
-        connection: Any = await connect(PostgresConfig(url=through))
+async def test_connections_have_keepalive_socket_options(server: UnstableServer, url: str) -> None:
+    async with network(server, urlsplit(url).path[1:]) as (_, proxy_url):
+        connection: Any = await connect(PostgresConfig(url=proxy_url))
         borrowed = connection._transport.get_extra_info("socket")
         assert [
             borrowed.getsockopt(level, getattr(socket, name)) for level, name, _ in SOCKET_OPTIONS
@@ -340,29 +340,29 @@ async def test_the_kernel_watches_connections_that_say_nothing(server: Breakable
 
 @pytest.mark.slow
 async def test_commits_with_lost_responses_are_repeated_and_count_once(
-    server: Breakable, url: str
+    server: UnstableServer, url: str
 ) -> None:
     jobs = [make_job(task="double", payload=b'{"number":1}') for _ in range(20)]
 
     async def ended() -> bool:
         return all(row.state is State.SUCCEEDED for row in await rows(url))
 
-    async with network(server, urlsplit(url).path[1:]) as (between, through):
-        work = Work(through)
-        async with work.working(poll_interval=0.05), PostgresStore(through) as producer:
-            between.loses = 0.1
-            async with asyncio.timeout(PATIENCE):
+    async with network(server, urlsplit(url).path[1:]) as (proxy, proxy_url):
+        worker_app = WorkerApp(proxy_url)
+        async with worker_app.working(poll_interval=0.05), PostgresStore(proxy_url) as producer:
+            proxy.loses = 0.1
+            async with asyncio.timeout(TIMEOUT):
                 for job in jobs:
-                    await insist(producer, job)
-            await until(ended)
-            between.loses = 0
-    assert between.lost > 5
+                    await enqueue_until_stored(producer, job)
+            await poll_until(ended)
+            proxy.loses = 0
+    assert proxy.lost > 5
     found = await rows(url)
     assert len(found) == len(jobs)
     assert {(row.attempt, row.crash_count, row.retry_count) for row in found} == {(1, 0, 0)}
 
 
-async def insist(store: PostgresStore, job: NewJob) -> None:
+async def enqueue_until_stored(store: PostgresStore, job: NewJob) -> None:
     while True:
         with contextlib.suppress(StoreUnavailableError):
             [answer] = await store.enqueue([job])
@@ -371,10 +371,10 @@ async def insist(store: PostgresStore, job: NewJob) -> None:
             return
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Ask the server again and again."""
-    async with asyncio.timeout(PATIENCE):
-        while not await holds():  # noqa: ASYNC110 - polls the server
+async def poll_until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Poll until the condition holds."""
+    async with asyncio.timeout(TIMEOUT):
+        while not await condition():  # noqa: ASYNC110 - polls the server
             await asyncio.sleep(0.05)
 
 
@@ -386,7 +386,7 @@ async def rows(url: str) -> list[JobRow]:
 # -- changed settings
 
 
-BREAKS = {
+FAULTS = {
     "password": (
         "ALTER ROLE ann PASSWORD 'other'",
         "ALTER ROLE ann PASSWORD 's3cret'",
@@ -416,64 +416,64 @@ BREAKS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", BREAKS)
+@pytest.mark.parametrize("kind", FAULTS)
 async def test_a_worker_logs_the_problem_and_continues_when_it_is_fixed(
-    server: Breakable, url: str, kind: str, caplog: pytest.LogCaptureFixture
+    server: UnstableServer, url: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = urlsplit(url).path[1:]
-    breaks, fixes, message = (text.format(name=name) for text in BREAKS[kind])
-    work = Work(url)
-    async with work.working():
-        await work.does(0)
-        await execute(server.url, breaks)
+    break_sql, fix_sql, message = (text.format(name=name) for text in FAULTS[kind])
+    worker_app = WorkerApp(url)
+    async with worker_app.working():
+        await worker_app.run_job(0)
+        await execute(server.url, break_sql)
         try:
             others = (
                 f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
             )
             await execute(server.url, others)
-            line = await logged(caplog, message)
+            line = await wait_for_log(caplog, message)
             assert "postgresql://ann@" in line
-            await asyncio.sleep(LASTS)
+            await asyncio.sleep(OUTAGE_SECONDS)
         finally:
-            await execute(server.url, fixes)
-        await work.does(1)
-    plain(caplog)
+            await execute(server.url, fix_sql)
+        await worker_app.run_job(1)
+    assert_plain_log(caplog)
 
 
-async def test_a_read_only_connection_is_not_kept(server: Breakable, url: str) -> None:
-    breaks, fixes, message = (
-        text.format(name=urlsplit(url).path[1:]) for text in BREAKS["read-only"]
+async def test_a_read_only_connection_is_not_kept(server: UnstableServer, url: str) -> None:
+    break_sql, fix_sql, message = (
+        text.format(name=urlsplit(url).path[1:]) for text in FAULTS["read-only"]
     )
-    await execute(server.url, breaks)
+    await execute(server.url, break_sql)
     async with PostgresStore(with_options(url, pool=1)) as store:
         with pytest.raises(StoreUnavailableError, match=message):
             await store.enqueue([make_job()])
-        await execute(server.url, fixes)
+        await execute(server.url, fix_sql)
         await store.enqueue([make_job()])
 
 
 @pytest.mark.slow
 async def test_a_dropped_database_may_be_created_again(
-    server: Breakable, url: str, caplog: pytest.LogCaptureFixture
+    server: UnstableServer, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = urlsplit(url).path[1:]
-    work = Work(url)
-    async with work.working():
-        await work.does(0)
+    worker_app = WorkerApp(url)
+    async with worker_app.working():
+        await worker_app.run_job(0)
         await execute(server.url, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
         others = (
             f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{name}'"
         )
         await execute(server.url, others)
         await execute(server.url, f"ALTER DATABASE {name} RENAME TO {name}_away")
-        assert "createdb" in await logged(caplog, "has no such database")
+        assert "createdb" in await wait_for_log(caplog, "has no such database")
         await execute(server.url, f"ALTER DATABASE {name}_away RENAME TO {name}")
         await execute(server.url, f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
-        await work.does(1)
-    plain(caplog)
+        await worker_app.run_job(1)
+    assert_plain_log(caplog)
 
 
-INSIDE = {
+SCHEMA_FAULTS = {
     "schema": (
         "ALTER TABLE windlass_queued RENAME TO elsewhere",
         "ALTER TABLE elsewhere RENAME TO windlass_queued",
@@ -488,73 +488,75 @@ INSIDE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", INSIDE)
+@pytest.mark.parametrize("kind", SCHEMA_FAULTS)
 async def test_a_worker_logs_missing_privileges_or_tables_and_continues(
-    server: Breakable, url: str, kind: str, caplog: pytest.LogCaptureFixture
+    server: UnstableServer, url: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    breaks, fixes, message = INSIDE[kind]
+    break_sql, fix_sql, message = SCHEMA_FAULTS[kind]
     place = root(server, url)
-    work = Work(url)
-    async with work.working():
-        await work.does(0)
-        await execute(place, breaks)
-        await logged(caplog, message)
-        await execute(place, fixes)
-        await work.does(1)
-    plain(caplog)
+    worker_app = WorkerApp(url)
+    async with worker_app.working():
+        await worker_app.run_job(0)
+        await execute(place, break_sql)
+        await wait_for_log(caplog, message)
+        await execute(place, fix_sql)
+        await worker_app.run_job(1)
+    assert_plain_log(caplog)
 
 
-async def test_a_worker_waits_for_a_schema_that_is_still_to_be_made(
-    server: Breakable, caplog: pytest.LogCaptureFixture
+async def test_a_worker_waits_until_the_schema_is_migrated(
+    server: UnstableServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = f"outage_{uuid4().hex[:12]}"
     await execute(server.url, f"CREATE DATABASE {name} OWNER ann")
     place = as_user(database_url(server.url, name), "ann", "s3cret")
-    work = Work(place)
-    async with work.working():
-        await logged(caplog, "no Windlass schema: run windlass migrate")
+    worker_app = WorkerApp(place)
+    async with worker_app.working():
+        await wait_for_log(caplog, "no Windlass schema: run windlass migrate")
         await migrate(place)
-        await work.does(1)
-    plain(caplog)
+        await worker_app.run_job(1)
+    assert_plain_log(caplog)
     await execute(server.url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.mark.slow
-async def test_a_worker_on_a_standby_works_as_soon_as_that_is_promoted(
-    server: Breakable, url: str, caplog: pytest.LogCaptureFixture
+async def test_a_worker_on_a_standby_runs_jobs_after_the_promotion(
+    server: UnstableServer, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    work = Work(url)
-    job = await work.double.aenqueue(21)
-    await work.app.aclose()
+    worker_app = WorkerApp(url)
+    job = await worker_app.double.aenqueue(21)
+    await worker_app.app.aclose()
     with server.standby() as (place, promote):
-        work = Work(database_url(place, urlsplit(url).path[1:]))
-        async with work.working():
-            await logged(caplog, "is read-only")
+        worker_app = WorkerApp(database_url(place, urlsplit(url).path[1:]))
+        async with worker_app.working():
+            await wait_for_log(caplog, "is read-only")
             await asyncio.to_thread(promote)
-            assert await work.result(await work.app.ajob(job.id)) == 42
-            await work.does(1)
-    plain(caplog)
+            assert await worker_app.result(await worker_app.app.ajob(job.id)) == 42
+            await worker_app.run_job(1)
+    assert_plain_log(caplog)
 
 
 # -- the command line
 
 
-OTHERS = ("connections", "closed")
+SLOW_FAULTS = ("connections", "closed")
 
 
-@pytest.mark.parametrize("words", [["jobs", "list"], ["queues", "pause", "media"], ["migrate"]])
+@pytest.mark.parametrize("arguments", [["jobs", "list"], ["queues", "pause", "media"], ["migrate"]])
 @pytest.mark.parametrize(
-    "kind", ["password", *(pytest.param(kind, marks=pytest.mark.slow) for kind in OTHERS)]
+    "kind", ["password", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW_FAULTS)]
 )
 def test_commands_print_one_line_and_exit_with_the_code_of_an_unreachable_store(
-    server: Breakable, url: str, kind: str, words: list[str]
+    server: UnstableServer, url: str, kind: str, arguments: list[str]
 ) -> None:
-    breaks, fixes, message = (text.format(name=urlsplit(url).path[1:]) for text in BREAKS[kind])
-    asyncio.run(execute(server.url, breaks))
+    break_sql, fix_sql, message = (
+        text.format(name=urlsplit(url).path[1:]) for text in FAULTS[kind]
+    )
+    asyncio.run(execute(server.url, break_sql))
     try:
-        answer = CliRunner().invoke(cli, [*words, "--url", url])
+        answer = CliRunner().invoke(cli, [*arguments, "--url", url])
     finally:
-        asyncio.run(execute(server.url, fixes))
+        asyncio.run(execute(server.url, fix_sql))
     assert answer.exit_code == 3
     assert message in answer.stderr
     assert answer.stderr.startswith("error: postgresql://ann@")
@@ -562,17 +564,15 @@ def test_commands_print_one_line_and_exit_with_the_code_of_an_unreachable_store(
     assert "s3cret" not in answer.output
 
 
-def test_what_only_reads_works_on_a_server_that_takes_no_writes(
-    server: Breakable, url: str
-) -> None:
-    breaks, fixes, message = (
-        text.format(name=urlsplit(url).path[1:]) for text in BREAKS["read-only"]
+def test_read_commands_work_on_a_read_only_server(server: UnstableServer, url: str) -> None:
+    break_sql, fix_sql, message = (
+        text.format(name=urlsplit(url).path[1:]) for text in FAULTS["read-only"]
     )
-    asyncio.run(execute(server.url, breaks))
+    asyncio.run(execute(server.url, break_sql))
     try:
         assert CliRunner().invoke(cli, ["jobs", "list", "--url", url]).exit_code == 0
         refused = CliRunner().invoke(cli, ["queues", "pause", "media", "--url", url])
         assert refused.exit_code == 3
         assert message in refused.stderr
     finally:
-        asyncio.run(execute(server.url, fixes))
+        asyncio.run(execute(server.url, fix_sql))

@@ -1,4 +1,4 @@
-"""Behind pgbouncer in transaction mode: every call may be on another connection of the server."""
+"""The store behind pgbouncer in transaction mode: each call may use another server connection."""
 
 from __future__ import annotations
 
@@ -30,38 +30,38 @@ from windlass.testing.factories import claim_all, enqueue_one
 __all__ = ["TestBatches", "TestClaim", "TestRetention", "clock", "store"]
 
 SAMPLE = ()  # `make test-all` runs these
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 @pytest.fixture(scope="module")
-def bouncer(postgres_database: str) -> Iterator[str]:
-    """The URL of the test database through a pooler, without any option of ours."""
+def bouncer_url(postgres_database: str) -> Iterator[str]:
+    """URL of the test database through a pooler, without store options."""
     with pgbouncer(postgres_database) as place:
         parts = urlsplit(postgres_database)
         yield f"postgresql://{parts.username}@{place}{parts.path}?sslmode=disable"
 
 
 @pytest.fixture
-def pooled(bouncer: str, postgres_database: str) -> str:
-    """The same, as a user writes it."""
+def pooled(bouncer_url: str, postgres_database: str) -> str:
+    """URL through the pooler with the required option; the database has no jobs."""
     asyncio.run(execute(postgres_database, CLEAN))
-    return with_options(bouncer, statement_cache_size=0)
+    return with_options(bouncer_url, statement_cache_size=0)
 
 
 @pytest.fixture
 def open_store(clock: VirtualClock, postgres_url: str, request: pytest.FixtureRequest) -> OpenStore:
-    """Through a real pooler; without one, at least without prepared statements and settings."""
+    """Through pgbouncer if installed, otherwise without prepared statements and settings."""
     bare = with_options(postgres_url, statement_cache_size=0)
     url: str = request.getfixturevalue("pooled") if installed() else bare
 
-    async def open_it() -> Store:
+    async def open_handle() -> Store:
         return PostgresStore(url, clock=clock)
 
-    return open_it
+    return open_handle
 
 
-class Shop:
-    """A producer and a worker on the same URL, each with connections of its own."""
+class ProducerAndWorker:
+    """A producer and a worker on the same URL, with separate connections."""
 
     def __init__(self, url: str) -> None:
         self.producer, self.app = Windlass(url), Windlass(url)
@@ -84,7 +84,7 @@ class Shop:
             assert not running.done()
         finally:
             worker.stop()
-            await asyncio.wait_for(running, PATIENCE)
+            await asyncio.wait_for(running, TIMEOUT)
             await self.producer.aclose()
             await self.app.aclose()
 
@@ -93,28 +93,30 @@ async def _double(number: int) -> int:
     return 2 * number
 
 
-async def test_a_producer_and_a_worker_do_all_that_they_do(pooled: str) -> None:
-    shop = Shop(pooled)
-    async with shop.open(), asyncio.timeout(PATIENCE):
+async def test_a_producer_and_a_worker_work_through_the_pooler(pooled: str) -> None:
+    apps = ProducerAndWorker(pooled)
+    async with apps.open(), asyncio.timeout(TIMEOUT):
         numbers = [*range(30), 13]
-        jobs: list[Job[int]] = await asyncio.gather(*map(shop.double.aenqueue, numbers))
+        jobs: list[Job[int]] = await asyncio.gather(*map(apps.double.aenqueue, numbers))
         assert [await job.aresult() for job in jobs] == [2 * number for number in numbers]
-        again = [await shop.double.options(request_id="once").aenqueue(1) for _ in range(2)]
+        again = [await apps.double.options(request_id="once").aenqueue(1) for _ in range(2)]
         assert again[0].id == again[1].id
-        late = await shop.double.options(delay=0.2).aenqueue(5)
+        late = await apps.double.options(delay=0.2).aenqueue(5)
         assert [event.seq async for event in late.aevents()][-1] >= 4
-        canceled = await shop.double.options(delay=60).aenqueue(6)
+        canceled = await apps.double.options(delay=60).aenqueue(6)
         await canceled.acancel()
     async with PostgresStore(pooled) as store:
         rows = (await store.find(Query(limit=100))).rows
     states = [row.state for row in rows]
     assert states.count(State.SUCCEEDED) == len(numbers) + 2
     assert states.count(State.CANCELED) == 1
-    assert sum(row.attempt - 1 for row in rows if row.state is State.SUCCEEDED) == 2, "the unlucky"
+    assert sum(row.attempt - 1 for row in rows if row.state is State.SUCCEEDED) == 2, (
+        "only the job 13 fails once"
+    )
 
 
-async def test_without_the_option_the_error_names_it(bouncer: str) -> None:
-    async with PostgresStore(bouncer) as store:
+async def test_without_the_option_the_error_names_it(bouncer_url: str) -> None:
+    async with PostgresStore(bouncer_url) as store:
         with pytest.raises(StoreUnavailableError, match="statement_cache_size=0 in the URL"):
             await store.ping()
 
@@ -122,13 +124,13 @@ async def test_without_the_option_the_error_names_it(bouncer: str) -> None:
 async def test_missing_notifications_only_cost_a_poll(
     pooled: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A LISTEN stays behind on some connection of the pooler; probes find that out."""
+    """LISTEN applies to one connection of the pooler; the probes detect that no message arrives."""
     monkeypatch.setattr(notify, "PROBE_INTERVAL", 0.2)
     monkeypatch.setattr(notify, "PROBE_TIMEOUT", 0.3)
-    shop = Shop(pooled)
-    async with shop.open(), asyncio.timeout(PATIENCE):
+    apps = ProducerAndWorker(pooled)
+    async with apps.open(), asyncio.timeout(TIMEOUT):
         for number in range(5):
-            job = await shop.double.aenqueue(number)
+            job = await apps.double.aenqueue(number)
             assert await job.aresult() == 2 * number
         while not caplog.messages:  # noqa: ASYNC110 - waits for the warning
             await asyncio.sleep(0.05)
@@ -144,24 +146,26 @@ async def test_with_a_direct_listen_address_wakeups_arrive_at_once(
     async with PostgresStore(url) as store, PostgresStore(pooled) as other:
         await claim_all(store)
         await store.wait(["default"], 0.01)
-        assert store._writes._listener is not None
-        await store._writes._listener.ready.wait()
+        assert store._writer._listener is not None
+        await store._writer._listener.ready.wait()
         await enqueue_one(other)
-        async with asyncio.timeout(PATIENCE):
-            assert await store.wait(["default"], 2 * PATIENCE)
+        async with asyncio.timeout(TIMEOUT):
+            assert await store.wait(["default"], 2 * TIMEOUT)
 
 
 async def test_with_listen_off_waits_are_polls(pooled: str) -> None:
     async with PostgresStore(with_options(pooled, listen="off")) as store:
         await claim_all(store)
         assert await store.wait(["default"], 0.05) is False
-        assert store._writes._listener is None
+        assert store._writer._listener is None
         job = await enqueue_one(store)
-        assert await store.wait(["default"], PATIENCE), "own work needs no notification"
+        assert await store.wait(["default"], TIMEOUT), (
+            "writes of the same process need no notification"
+        )
         assert [row.id for row in await claim_all(store)] == [job.id]
 
 
-def test_the_way_past_a_pooler_keeps_user_database_and_options() -> None:
+def test_the_listen_connection_keeps_user_database_and_options() -> None:
     url = "postgresql://ann:s3cret@pool:6432/jobs?sslmode=require&statement_cache_size=0&listen="
     direct = PostgresConfig.of(url + "db:5432").listening
     assert direct is not None
@@ -175,7 +179,7 @@ def test_the_way_past_a_pooler_keeps_user_database_and_options() -> None:
     assert PostgresConfig.of(url + "off").listening is None
 
 
-def test_check_notices_the_pooler(pooled: str) -> None:
+def test_the_checkup_detects_the_pooler(pooled: str) -> None:
     run = CliRunner().invoke
     answer = run(cli, ["check", "--url", pooled])
     assert answer.exit_code == 0, answer.output

@@ -1,4 +1,4 @@
-"""`app.within(connection)`: jobs become real with the caller's own transaction, or never."""
+"""`app.within(connection)`: jobs commit or roll back with the transaction of the caller."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def _dialect(url: str, driver: str) -> sqlalchemy.URL:
     return sqlalchemy.make_url(url).set(drivername=f"postgresql+{driver}")
 
 
-# Each opens a connection and a transaction, and gives: what to pass to `within`, how to insert an
-# order. The transaction is committed, or rolled back by an exception.
+# Each opens a connection and a transaction, and yields the object for `within` and a function that
+# inserts an order. The transaction commits, or an exception rolls it back.
 
 
 @contextmanager
@@ -140,9 +140,9 @@ def app(postgres_url: str) -> Iterator[Windlass]:
     asyncio.run(
         execute(postgres_url, "DROP TABLE IF EXISTS orders;CREATE TABLE orders (what text)")
     )
-    made = Windlass(postgres_url)
-    yield made
-    made.close()
+    opened_app = Windlass(postgres_url)
+    yield opened_app
+    opened_app.close()
     asyncio.run(execute(postgres_url, "DROP TABLE orders;"))
 
 
@@ -155,14 +155,14 @@ def ship(app: Windlass) -> Task[[str], None]:
 
 
 async def _stored(url: str) -> tuple[list[str], list[str]]:
-    """The orders, and the states of the jobs."""
+    """Return the orders, and the states of the jobs."""
     orders = await execute(url, "SELECT what FROM orders ORDER BY 1")
     jobs = await execute(url, "SELECT state FROM windlass_job ORDER BY n")
     return [row[0] for row in orders], [row[0] for row in jobs]
 
 
 @pytest.mark.parametrize("opened", SYNC)
-def test_sync_committed_means_there_once_and_rolled_back_never(
+def test_sync_a_commit_stores_the_job_once_and_a_rollback_never(
     app: Windlass, ship: Task[[str], None], postgres_url: str, opened: Any
 ) -> None:
     with opened(postgres_url) as (connection, insert):
@@ -188,7 +188,7 @@ def test_sync_committed_means_there_once_and_rolled_back_never(
 
 
 @pytest.mark.parametrize("opened", ASYNC)
-async def test_async_committed_means_there_once_and_rolled_back_never(
+async def test_async_a_commit_stores_the_job_once_and_a_rollback_never(
     app: Windlass, ship: Task[[str], None], postgres_url: str, opened: Any
 ) -> None:
     async with opened(postgres_url) as (connection, insert):
@@ -214,7 +214,7 @@ async def test_async_committed_means_there_once_and_rolled_back_never(
 
 
 @pytest.mark.parametrize("opened", SYNC)
-def test_answers_are_those_of_any_enqueue(
+def test_results_equal_those_of_a_plain_enqueue(
     app: Windlass, ship: Task[[str], None], postgres_url: str, opened: Any
 ) -> None:
     before = ship.options(request_id="r", unique_key="k", tags=("x",)).enqueue("a rope")
@@ -234,7 +234,7 @@ def test_answers_are_those_of_any_enqueue(
 
 
 @pytest.mark.parametrize("opened", SYNC)
-def test_bytes_are_read_whatever_the_session_makes_of_them(
+def test_bytes_are_read_with_any_bytea_output(
     app: Windlass, ship: Task[[str], None], postgres_url: str, opened: Any
 ) -> None:
     payload = ship.options(request_id="r").enqueue("añ\\x00").row.payload
@@ -255,10 +255,13 @@ def test_bytes_are_read_whatever_the_session_makes_of_them(
 async def test_without_a_transaction_nothing_is_enqueued(
     app: Windlass, ship: Task[[str], None], postgres_url: str
 ) -> None:
-    loose = await asyncpg.connect(postgres_url)
-    with pytest.raises(ConfigurationError, match="no transaction is open"), app.within(loose):
+    without_transaction = await asyncpg.connect(postgres_url)
+    with (
+        pytest.raises(ConfigurationError, match="no transaction is open"),
+        app.within(without_transaction),
+    ):
         await ship.aenqueue("a rope")
-    await loose.close()
+    await without_transaction.close()
 
     def in_sync_code() -> None:
         url = _dialect(postgres_url, "psycopg")
@@ -267,8 +270,8 @@ async def test_without_a_transaction_nothing_is_enqueued(
             psycopg.connect(postgres_url, autocommit=True) as plain,
             engine.connect() as automatic,
         ):
-            djangos = _django_connection(postgres_url)
-            for connection in (plain, automatic, djangos):
+            django_connection = _django_connection(postgres_url)
+            for connection in (plain, automatic, django_connection):
                 with (
                     pytest.raises(ConfigurationError, match="no transaction is open"),
                     app.within(connection),
@@ -276,13 +279,13 @@ async def test_without_a_transaction_nothing_is_enqueued(
                     ship.enqueue("a rope")
             with plain.transaction(), app.within(plain):
                 ship.enqueue("a sail")
-            djangos.close()
+            django_connection.close()
 
     await asyncio.to_thread(in_sync_code)
     assert await _stored(postgres_url) == ([], ["queued"])
 
 
-async def test_the_wrong_kind_of_call_names_the_right_one(
+async def test_a_call_of_the_wrong_kind_names_the_right_one(
     app: Windlass, ship: Task[[str], None], postgres_url: str
 ) -> None:
     async with _asyncpg(postgres_url) as (connection, _), _async_session(postgres_url) as (both, _):
@@ -292,8 +295,8 @@ async def test_the_wrong_kind_of_call_names_the_right_one(
                 app.within(wrong),
             ):
                 ship.enqueue("a rope")
-    djangos = _django_connection(postgres_url)
-    with pytest.raises(ConfigurationError, match="sync_to_async"), app.within(djangos):
+    django_connection = _django_connection(postgres_url)
+    with pytest.raises(ConfigurationError, match="sync_to_async"), app.within(django_connection):
         await ship.aenqueue("a rope")
     with psycopg.connect(postgres_url) as blocking, app.within(blocking):
         await ship.aenqueue("a rope")  # works, and blocks for the statement
@@ -308,7 +311,7 @@ def test_an_unsupported_connection_is_refused(app: Windlass) -> None:
         pass
 
 
-async def test_a_connection_to_other_jobs_is_refused(
+async def test_a_connection_to_another_database_is_refused(
     app: Windlass, ship: Task[[str], None], new_database: str
 ) -> None:
     connection = await asyncpg.connect(new_database)
@@ -326,7 +329,7 @@ async def test_a_connection_to_other_jobs_is_refused(
     await connection.close()
 
 
-def test_another_database_behind_the_library_is_refused(
+def test_a_library_connected_to_another_vendor_is_refused(
     app: Windlass, ship: Task[[str], None]
 ) -> None:
     engine = sqlalchemy.create_engine("sqlite://")
@@ -353,20 +356,20 @@ def test_a_postgres_app_has_no_transaction_of_its_own(app: Windlass) -> None:
         pass
 
 
-async def test_a_task_that_outlives_the_block_cannot_use_it(
+async def test_a_background_task_cannot_use_an_ended_block(
     app: Windlass, ship: Task[[str], None], postgres_url: str
 ) -> None:
-    over = asyncio.Event()
+    block_ended = asyncio.Event()
 
     async def late() -> None:
-        await over.wait()
+        await block_ended.wait()
         await ship.aenqueue("a rope")
 
     async with _asyncpg(postgres_url) as (connection, _):
         with app.within(connection):
             started = asyncio.create_task(late())
             await asyncio.sleep(0)
-        over.set()
+        block_ended.set()
         with pytest.raises(ConflictError, match="has ended"):
             await started
     assert await _stored(postgres_url) == ([], [])

@@ -17,7 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.stores.postgres.server import execute
 from tests.stores.postgres.transactions.test_enqueue import ASYNC, SYNC
-from tests.stores.postgres.transactions.test_sql_enqueue import IDS, new_jobs, story
+from tests.stores.postgres.transactions.test_sql_enqueue import IDS, new_jobs, run_history
 
 from windlass import ConflictError, InvalidArgumentError, Windlass
 from windlass.core.job.row import NewJob
@@ -129,18 +129,18 @@ def _without_state(results: Any) -> Any:
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(first=flows(), second=flows())
-def test_enqueue_atomic_leaves_the_rows_and_errors_of_the_store(
+def test_enqueue_atomic_stores_the_rows_and_errors_of_the_store(
     postgres_database: str, first: list[NewJob], second: list[NewJob]
 ) -> None:
     (results, *stored), (results_too, *stored_too) = (
-        asyncio.run(story(postgres_database, first, second, by_function=way, atomic=True))
+        asyncio.run(run_history(postgres_database, first, second, by_function=way, atomic=True))
         for way in (False, True)
     )
     assert stored_too == stored
     assert list(map(_without_state, results_too)) == list(map(_without_state, results))
 
 
-async def _began(url: str) -> tuple[Any, Any]:
+async def _begin(url: str) -> tuple[Any, Any]:
     connection = await asyncpg.connect(url)
     transaction = connection.transaction()
     await transaction.start()
@@ -153,8 +153,8 @@ async def test_a_flow_waits_for_the_transaction_with_its_key_and_then_decides(
     first, second = (make_job(unique_key="k"), make_job(unique_key="k"))
     child = make_job(depends_on=(second.id,))
     async with PostgresStore(postgres_url) as store:
-        one, ones = await _began(postgres_url)
-        other, others = await _began(postgres_url)
+        one, ones = await _begin(postgres_url)
+        other, others = await _begin(postgres_url)
         await store.within(one).aenqueue([first], atomic=True)
         call = store.within(other).aenqueue([second, child], atomic=True)
         waiting = asyncio.create_task(call)
@@ -163,9 +163,9 @@ async def test_a_flow_waits_for_the_transaction_with_its_key_and_then_decides(
         await ones.commit()
         answers = await asyncio.wait_for(waiting, SOON)
         await others.commit()
-        why = f"job {second.id} of task 'test.noop': the unique key 'k' is already held by job "
-        why += f"{first.id}, which is queued; "
-        assert all(str(answer.error).startswith(why) for answer in answers)
+        reason = f"job {second.id} of task 'test.noop': the unique key 'k' is already held by job "
+        reason += f"{first.id}, which is queued; "
+        assert all(str(answer.error).startswith(reason) for answer in answers)
         assert None not in await store.get([first.id])
         assert await store.get([second.id, child.id]) == [None, None]
         for connection in (one, other):
@@ -176,9 +176,9 @@ async def test_a_refused_flow_releases_its_key_locks(
     postgres_url: str,
 ) -> None:
     async with PostgresStore(postgres_url) as store:
-        connection, transaction = await _began(postgres_url)
-        wrong = [make_job(request_id="r"), make_job(depends_on=(uuid4(),))]
-        answers = await store.within(connection).aenqueue(wrong, atomic=True)
+        connection, transaction = await _begin(postgres_url)
+        invalid = [make_job(request_id="r"), make_job(depends_on=(uuid4(),))]
+        answers = await store.within(connection).aenqueue(invalid, atomic=True)
         assert not any(answer.accepted for answer in answers)
         [answer] = await asyncio.wait_for(store.enqueue([make_job(request_id="r")]), SOON)
         assert answer.accepted
@@ -187,13 +187,13 @@ async def test_a_refused_flow_releases_its_key_locks(
 
 
 async def test_a_refused_flow_sends_no_notification(postgres_url: str) -> None:
-    connection, transaction = await _began(postgres_url)
+    connection, transaction = await _begin(postgres_url)
     received: list[object] = []
     listener = await asyncpg.connect(postgres_url)
     await listener.add_listener("windlass", lambda *results: received.append(results))
     async with PostgresStore(postgres_url) as store:
-        wrong = [make_job(), make_job(depends_on=(uuid4(),))]
-        await store.within(connection).aenqueue(wrong, atomic=True)
+        invalid = [make_job(), make_job(depends_on=(uuid4(),))]
+        await store.within(connection).aenqueue(invalid, atomic=True)
         await transaction.commit()
         await listener.execute("SELECT")  # earlier notifications arrive before the response
         assert received == []
@@ -209,12 +209,12 @@ async def test_a_flow_of_many_jobs_is_refused_as_a_whole(
     end = make_job(depends_on=tuple(part.id for part in parts))
     lost = make_job(depends_on=(uuid4(),))
     async with PostgresStore(postgres_url) as store:
-        connection, transaction = await _began(postgres_url)
-        for flow, stands in (([*parts, end, lost], False), ([*parts, end], True)):
+        connection, transaction = await _begin(postgres_url)
+        for flow, accepted in (([*parts, end, lost], False), ([*parts, end], True)):
             answers = await store.within(connection).aenqueue(flow, atomic=True)
-            assert {answer.accepted for answer in answers} == {stands}
+            assert {answer.accepted for answer in answers} == {accepted}
             found = await connection.fetch("SELECT FROM windlass_job")
-            assert len(found) == (len(flow) if stands else 0)
+            assert len(found) == (len(flow) if accepted else 0)
         await transaction.commit()
         await connection.close()
         [row] = await store.get([end.id])
@@ -228,7 +228,7 @@ async def test_a_flow_too_large_for_one_statement_is_refused_before_it(
     monkeypatch.setattr(user_transaction, "MAX_TOGETHER_BYTES", 3 * 2**20)
     large = [make_job(payload=b"x" * 2**20) for _ in range(3)]
     async with PostgresStore(postgres_url) as store:
-        connection, transaction = await _began(postgres_url)
+        connection, transaction = await _begin(postgres_url)
         with pytest.raises(InvalidArgumentError, match="3 jobs take 4 MiB; jobs enqueued together"):
             await store.within(connection).aenqueue(large, atomic=True)
         [answer] = await store.within(connection).aenqueue(large[:1])

@@ -11,7 +11,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.stores.postgres.consistency_checks import contradictions
+from tests.stores.postgres.consistency_checks import inconsistencies
 from tests.stores.postgres.server import execute
 from tests.worker.event_waits import eventually
 from tests.worker.workers import running_worker
@@ -28,7 +28,7 @@ from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
 from windlass.store import AttemptRecords, Retention
 from windlass.stores.postgres import PostgresConfig, PostgresStore
-from windlass.stores.postgres.writes import handle
+from windlass.stores.postgres.writes import writer
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
     claim_all,
@@ -48,8 +48,8 @@ BY_KEY = '{{"id": "{id}", "task": "default", "unique_key": "{key}", "debounce": 
 
 
 @asynccontextmanager
-async def left_open(url: str, sql: str, *given: object) -> AsyncIterator[Any]:
-    """An open transaction that ran this; the end of the block rolls it back."""
+async def open_transaction(url: str, sql: str, *given: object) -> AsyncIterator[Any]:
+    """Run a statement in a transaction that stays open; roll it back at the end of the block."""
     connection: Any = await asyncpg.connect(url)
     transaction = connection.transaction()
     await transaction.start()
@@ -62,8 +62,8 @@ async def left_open(url: str, sql: str, *given: object) -> AsyncIterator[Any]:
 
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    async with PostgresStore(PostgresConfig(url=postgres_url, timeout=2 * SOON)) as made:
-        yield made
+    async with PostgresStore(PostgresConfig(url=postgres_url, timeout=2 * SOON)) as opened:
+        yield opened
 
 
 async def two_running(store: PostgresStore) -> tuple[JobRow, JobRow]:
@@ -72,34 +72,36 @@ async def two_running(store: PostgresStore) -> tuple[JobRow, JobRow]:
     return held, free
 
 
-def held_by_its_success(store: PostgresStore, row: JobRow) -> tuple[str, str]:
-    """`settle_within`, as a statement."""
+def settle_statement(store: PostgresStore, row: JobRow) -> tuple[str, str]:
+    """Return the statement of `settle_within` and its parameter."""
     sql, text = store.settlement(succeed(row, Succeeded(result=b"1")))
     return sql.replace(":argument", "$1"), text
 
 
-# -- extending
+# -- lease extensions
 
 
-async def test_one_locked_job_costs_no_other_its_lease(
+async def test_one_locked_job_does_not_expire_the_leases_of_others(
     store: PostgresStore, postgres_url: str
 ) -> None:
     held, free = await two_running(store)
-    async with left_open(postgres_url, *held_by_its_success(store, held)):
+    async with open_transaction(postgres_url, *settle_statement(store, held)):
         async with asyncio.timeout(SOON):
             first, second = await store.extend([held.lease, free.lease], 3600)
 
         assert free.lease_until is not None
         assert second.lease_until is not None
         assert second.lease_until > free.lease_until
-        assert first == ExtendResult(lease_until=held.lease_until), "it is neither lost nor longer"
+        assert first == ExtendResult(lease_until=held.lease_until), (
+            "the lease is neither lost nor extended"
+        )
 
 
 async def test_a_lease_is_extended_as_soon_as_its_job_is_unlocked(
     store: PostgresStore, postgres_url: str
 ) -> None:
     held = await start_one(store)
-    async with left_open(postgres_url, *held_by_its_success(store, held)) as transaction:
+    async with open_transaction(postgres_url, *settle_statement(store, held)) as transaction:
         await store.extend([held.lease], 3600)
         await transaction.rollback()
 
@@ -114,7 +116,7 @@ async def test_a_lease_whose_job_succeeded_meanwhile_is_lost(
     store: PostgresStore, postgres_url: str
 ) -> None:
     held = await start_one(store)
-    async with left_open(postgres_url, *held_by_its_success(store, held)) as transaction:
+    async with open_transaction(postgres_url, *settle_statement(store, held)) as transaction:
         await store.extend([held.lease], 3600)
         await transaction.commit()
     [answer] = await store.extend([held.lease], 3600)
@@ -122,7 +124,7 @@ async def test_a_lease_whose_job_succeeded_meanwhile_is_lost(
     await eventually(lambda: asyncio.sleep(0, store._leases._task is None))
 
 
-# -- settling, saying, canceling
+# -- settles, records, cancels
 
 
 @pytest.mark.slow
@@ -135,18 +137,18 @@ async def test_one_locked_job_blocks_no_other_settle(
         return settle(row, outcome, random=no_jitter)
 
     held, free = await two_running(store)
-    async with left_open(postgres_url, LOCK, held.id) as transaction:
+    async with open_transaction(postgres_url, LOCK, held.id) as transaction:
         async with asyncio.timeout(SOON):
             first, second = await store.apply([ending(held), ending(free)])
         assert (first.status, second.status) == (Status.BUSY, Status.APPLIED)
         assert (await get_one(store, held.id)).state is State.RUNNING
-        monkeypatch.setattr(handle, "WORKER_LOCK_TIMEOUT", SOON)
+        monkeypatch.setattr(writer, "WORKER_LOCK_TIMEOUT", SOON)
         waiting = asyncio.ensure_future(store.apply([ending(held)]))
         await transaction.rollback()
 
         [answer] = await waiting
         assert answer.status is Status.APPLIED
-    assert await contradictions(postgres_url) == {}
+    assert await inconsistencies(postgres_url) == {}
 
 
 @pytest.mark.slow
@@ -158,17 +160,17 @@ async def test_a_worker_settles_others_while_one_is_locked(
     transaction = connection.transaction()
 
     @app.task
-    async def forgetful(ctx: Context) -> str:
+    async def commits_late(ctx: Context) -> str:
         await transaction.start()
         await ctx.asettle_within(connection, "paid")
-        return "paid"  # and the commit is still to come
+        return "paid"  # before the commit
 
     @app.task
     async def quick() -> str:
         return "done"
 
     async with running_worker(app), asyncio.timeout(2 * SOON):
-        left = await forgetful.aenqueue()
+        left = await commits_late.aenqueue()
         await eventually(lambda: asyncio.sleep(0, connection.is_in_transaction()))
         for _ in range(20):
             assert await (await quick.aenqueue()).aresult() == "done"
@@ -185,8 +187,8 @@ async def test_one_locked_job_blocks_no_records_of_others(
     store: PostgresStore, postgres_url: str
 ) -> None:
     held, free = await two_running(store)
-    async with left_open(postgres_url, LOCK, held.id):
-        stuck = asyncio.ensure_future(
+    async with open_transaction(postgres_url, LOCK, held.id):
+        blocked = asyncio.ensure_future(
             store.record([AttemptRecords(held.lease, [log_record(1, "x")])])
         )
         async with asyncio.timeout(SOON):
@@ -195,21 +197,21 @@ async def test_one_locked_job_blocks_no_records_of_others(
             with pytest.raises(
                 StoreUnavailableError, match=r"open transaction .* pg_stat_activity"
             ):
-                await stuck
+                await blocked
 
 
 async def test_one_locked_job_blocks_no_other_cancel(
     store: PostgresStore, postgres_url: str
 ) -> None:
     held, free = await two_running(store)
-    async with left_open(postgres_url, LOCK, held.id) as transaction:
-        stuck = asyncio.ensure_future(store.cancel([CancelRequest(job_id=held.id)]))
+    async with open_transaction(postgres_url, LOCK, held.id) as transaction:
+        blocked = asyncio.ensure_future(store.cancel([CancelRequest(job_id=held.id)]))
         async with asyncio.timeout(SOON):
             [answer] = await store.cancel([CancelRequest(job_id=free.id)])
         assert answer.applied
-        assert not stuck.done()
+        assert not blocked.done()
         await transaction.rollback()
-        assert (await stuck)[0].applied
+        assert (await blocked)[0].applied
 
 
 # -- maintenance
@@ -220,7 +222,10 @@ async def test_one_locked_job_blocks_no_other_rescue(postgres_url: str) -> None:
     async with PostgresStore(postgres_url, clock=clock) as store:
         held, free = await two_running(store)
         clock.advance(31)
-        async with left_open(postgres_url, LOCK, held.id) as transaction, asyncio.timeout(SOON):
+        async with (
+            open_transaction(postgres_url, LOCK, held.id) as transaction,
+            asyncio.timeout(SOON),
+        ):
             answers = await sweep_all(store)
             assert sorted(answer.status for answer in answers) == ["applied", "busy"]
             assert (await get_one(store, free.id)).crash_count == 1
@@ -235,7 +240,7 @@ async def test_one_locked_job_blocks_no_other_promotion(postgres_url: str) -> No
         held, free = make_job(delay=5), make_job(delay=5)
         await store.enqueue([held, free])
         clock.advance(6)
-        async with left_open(postgres_url, LOCK, held.id), asyncio.timeout(SOON):
+        async with open_transaction(postgres_url, LOCK, held.id), asyncio.timeout(SOON):
             await sweep_all(store)
             assert (await get_one(store, free.id)).state is State.QUEUED
 
@@ -247,7 +252,7 @@ async def test_one_locked_job_blocks_no_other_prune(postgres_url: str) -> None:
         rows = held, free = await two_running(store)
         await store.record([AttemptRecords(row.lease, [log_record(1, "x")]) for row in rows])
         await store.apply([settle(row, Succeeded(), random=no_jitter) for row in rows])
-        async with left_open(postgres_url, LOCK, held.id), asyncio.timeout(SOON):
+        async with open_transaction(postgres_url, LOCK, held.id), asyncio.timeout(SOON):
             clock.advance(6)
             assert (await store.prune(retention, 100)).logs == 1
             clock.advance(5)
@@ -255,7 +260,7 @@ async def test_one_locked_job_blocks_no_other_prune(postgres_url: str) -> None:
         assert await store.get([free.id]) == [None]
         assert (await store.prune(retention, 100)).jobs == 1
         assert await store.get([held.id]) == [None]
-    assert await contradictions(postgres_url) == {}
+    assert await inconsistencies(postgres_url) == {}
 
 
 # -- keys
@@ -265,11 +270,14 @@ def by_key(key: str, *, debounce: bool = False) -> str:
     return BY_KEY.format(id=make_job().id, key=key, debounce=str(debounce).lower())
 
 
-async def test_a_debounced_enqueue_that_is_left_open_leaves_a_running_job_alone(
+async def test_an_open_debounced_enqueue_does_not_lock_a_running_job(
     store: PostgresStore, postgres_url: str
 ) -> None:
     row = await start_one(store, task="default", unique_key="k")
-    async with left_open(postgres_url, HOLD, by_key("k", debounce=True)), asyncio.timeout(SOON):
+    async with (
+        open_transaction(postgres_url, HOLD, by_key("k", debounce=True)),
+        asyncio.timeout(SOON),
+    ):
         [longer] = await store.extend([row.lease], 3600)
         assert longer.lease_until is not None
         assert row.lease_until is not None
@@ -278,11 +286,9 @@ async def test_a_debounced_enqueue_that_is_left_open_leaves_a_running_job_alone(
         assert answer.applied
 
 
-async def test_a_key_that_is_taken_holds_up_no_other_key(
-    store: PostgresStore, postgres_url: str
-) -> None:
-    async with left_open(postgres_url, HOLD, by_key("taken")) as transaction:
-        stuck = [
+async def test_a_locked_key_blocks_no_other_key(store: PostgresStore, postgres_url: str) -> None:
+    async with open_transaction(postgres_url, HOLD, by_key("taken")) as transaction:
+        blocked = [
             asyncio.ensure_future(store.enqueue([make_job(task="default", unique_key="taken")]))
             for _ in range(20)  # more than there are connections
         ]
@@ -292,34 +298,34 @@ async def test_a_key_that_is_taken_holds_up_no_other_key(
                 answers = await store.enqueue(others)
                 assert [answer.status for answer in answers] == [EnqueueStatus.CREATED] * 2
             assert len(await claim_all(store)) == 4
-        assert not any(call.done() for call in stuck)
+        assert not any(call.done() for call in blocked)
         await transaction.rollback()
-        statuses = [answer.status for [answer] in await asyncio.gather(*stuck)]
+        statuses = [answer.status for [answer] in await asyncio.gather(*blocked)]
     assert sorted(statuses) == [EnqueueStatus.CREATED] + [EnqueueStatus.DUPLICATE] * 19
 
 
-async def test_jobs_of_one_call_keep_their_order_though_a_key_is_taken(
+async def test_jobs_of_one_call_keep_their_order_when_a_key_is_locked(
     store: PostgresStore, postgres_url: str
 ) -> None:
-    """The second needs the first's key, the third the second's request id."""
+    """The second job has the key of the first; the third has the request id of the second."""
     jobs = [
         make_job(task="default", unique_key="taken"),
         make_job(task="default", unique_key="taken", request_id="r"),
         make_job(task="default", unique_key="other", request_id="r"),
         make_job(task="default"),
     ]
-    async with left_open(postgres_url, HOLD, by_key("taken")) as transaction:
+    async with open_transaction(postgres_url, HOLD, by_key("taken")) as transaction:
         call = asyncio.ensure_future(store.enqueue(jobs))
 
-        async def came() -> bool:
+        async def is_stored() -> bool:
             return bool((await store.get([jobs[3].id]))[0])
 
-        await eventually(came)
+        await eventually(is_stored)
         assert await store.get([job.id for job in jobs[:3]]) == [None] * 3
         await transaction.rollback()
         answers = await call
-    made = [answer.status is EnqueueStatus.CREATED for answer in answers]
-    assert made == [True, False, True, True]
+    created = [answer.status is EnqueueStatus.CREATED for answer in answers]
+    assert created == [True, False, True, True]
 
 
 @pytest.mark.slow
@@ -332,7 +338,7 @@ async def test_a_child_whose_key_is_locked_blocks_no_other_settle(
         settle(held, Succeeded(), random=no_jitter, children=[child]),
         settle(free, Succeeded(), random=no_jitter, children=[make_job(unique_key="other")]),
     ]
-    async with left_open(postgres_url, HOLD, by_key("taken")) as transaction:
+    async with open_transaction(postgres_url, HOLD, by_key("taken")) as transaction:
         async with asyncio.timeout(SOON):
             first, second = await store.apply(transitions)
         assert (first.status, second.status) == (Status.BUSY, Status.APPLIED)
@@ -346,8 +352,8 @@ async def test_a_wait_for_a_locked_key_times_out_with_an_error(
     store: PostgresStore, postgres_url: str
 ) -> None:
     engine = store._shared_engine
-    engine.config = replace(engine.config, timeout=0.3)  # of waits, and not of statements
-    async with left_open(postgres_url, HOLD, by_key("taken")):
+    engine.config = replace(engine.config, timeout=0.3)  # of lock waits, not of statements
+    async with open_transaction(postgres_url, HOLD, by_key("taken")):
         with pytest.raises(StoreUnavailableError, match=r"open transaction .* or its key"):
             await store.enqueue([make_job(task="default", unique_key="taken")])
 
@@ -356,27 +362,27 @@ async def test_closing_ends_the_wait_for_locked_jobs(
     store: PostgresStore, postgres_url: str
 ) -> None:
     held = await start_one(store)
-    async with left_open(postgres_url, LOCK, held.id):
+    async with open_transaction(postgres_url, LOCK, held.id):
         await store.extend([held.lease], 3600)
-        stuck = asyncio.ensure_future(store.cancel([CancelRequest(job_id=held.id)]))
+        blocked = asyncio.ensure_future(store.cancel([CancelRequest(job_id=held.id)]))
         await asyncio.sleep(0)
         async with asyncio.timeout(SOON):
             await store.close()
             with pytest.raises(StoreUnavailableError):
-                await stuck
+                await blocked
 
 
-# -- a queue row without its job
+# -- queue rows of ended jobs
 
 
 async def test_a_claim_that_fails_leaves_no_expired_queue_row(postgres_url: str) -> None:
-    """It had the place locked when the job expired, and was then torn."""
+    """The claim held the lock of the queue row when the job expired, and then failed."""
     clock = VirtualClock()
     async with PostgresStore(postgres_url, clock=clock) as store:
         await store.enqueue([make_job(expires_in=5), make_job(expires_in=5), make_job()])
         first = "SELECT FROM windlass_queued ORDER BY position LIMIT 1 FOR UPDATE"
         clock.advance(6)
-        async with left_open(postgres_url, first):
+        async with open_transaction(postgres_url, first):
             await sweep_all(store)
         assert len(await execute(postgres_url, "SELECT FROM windlass_queued")) == 2
         await claim_all(store)
@@ -387,7 +393,7 @@ async def test_a_claim_that_fails_leaves_no_expired_queue_row(postgres_url: str)
         assert await execute(postgres_url, "SELECT FROM windlass_queued") == []
         states = sorted(row.state for row in (await store.find(Query())).rows)
         assert states == ["failed", "failed", "running"]
-        assert await contradictions(postgres_url) == {}
+        assert await inconsistencies(postgres_url) == {}
 
 
 async def test_the_queue_row_of_a_queued_expired_job_stays(postgres_url: str) -> None:
@@ -396,7 +402,7 @@ async def test_the_queue_row_of_a_queued_expired_job_stays(postgres_url: str) ->
         await store.enqueue([make_job(expires_in=5)])
         clock.advance(6)
         await store.prune(Retention(), 100)
-        assert await contradictions(postgres_url) == {}
+        assert await inconsistencies(postgres_url) == {}
 
 
 # -- jobs that depend on jobs
@@ -408,7 +414,7 @@ async def test_a_locked_parent_blocks_no_claim_of_others(
     parent, *others = jobs = [make_job() for _ in range(3)]
     await store.enqueue(jobs)
     child = f'{{"task": "t", "queue": "children", "depends_on": ["{parent.id}"]}}'
-    async with left_open(postgres_url, HOLD, child) as transaction:
+    async with open_transaction(postgres_url, HOLD, child) as transaction:
         async with asyncio.timeout(2 * SOON):
             assert [row.id for row in await claim_all(store)] == [job.id for job in others]
         await transaction.commit()
@@ -416,7 +422,7 @@ async def test_a_locked_parent_blocks_no_claim_of_others(
     assert row.id == parent.id
     assert (await store.apply([succeed(row, Succeeded())]))[0].applied
     assert len(await claim_all(store, "children")) == 1
-    assert await contradictions(postgres_url) == {}
+    assert await inconsistencies(postgres_url) == {}
 
 
 async def test_a_dependent_of_a_job_with_a_locked_key_waits_with_it(
@@ -425,7 +431,7 @@ async def test_a_dependent_of_a_job_with_a_locked_key_waits_with_it(
     parent = make_job(task="default", unique_key="k")
     child = make_job(depends_on=(parent.id,))
     other = BY_KEY.format(id=uuid7(), key="k", debounce="false")
-    async with left_open(postgres_url, HOLD, other) as transaction:
+    async with open_transaction(postgres_url, HOLD, other) as transaction:
         storing = asyncio.create_task(store.enqueue([parent, child]))
         await asyncio.sleep(0.3)
         await transaction.rollback()
@@ -436,17 +442,17 @@ async def test_a_dependent_of_a_job_with_a_locked_key_waits_with_it(
 async def test_a_success_sees_a_child_that_was_committed_meanwhile(
     store: PostgresStore, postgres_url: str
 ) -> None:
-    """The short statement found its job unawaited, waited for its lock, and reads it again."""
+    """The fast settle saw no dependents, waits for the lock, and then reads the job again."""
     parent = await start_one(store)
     child = f'{{"task": "t", "queue": "children", "depends_on": ["{parent.id}"]}}'
-    async with left_open(postgres_url, HOLD, child) as transaction:
+    async with open_transaction(postgres_url, HOLD, child) as transaction:
         settling = asyncio.create_task(store.apply([succeed(parent, Succeeded())]))
         await eventually(lambda: _waits_for_a_lock(postgres_url))
         await transaction.commit()
         [answer] = await settling
     assert answer.applied
     assert len(await claim_all(store, "children")) == 1
-    assert await contradictions(postgres_url) == {}
+    assert await inconsistencies(postgres_url) == {}
 
 
 async def _waits_for_a_lock(url: str) -> bool:
@@ -461,11 +467,11 @@ async def _waits_for_a_lock(url: str) -> bool:
 async def test_a_locked_dependent_blocks_the_end_of_a_job_but_not_its_retry(
     store: PostgresStore, postgres_url: str
 ) -> None:
-    """A retry, a release or a rescue changes nothing for dependents."""
+    """A retry, a release or a rescue does not affect dependents."""
     retried, ended = await two_running(store)
     waiting = make_job(depends_on=(retried.id, ended.id))
     await store.enqueue([waiting])
-    async with left_open(postgres_url, LOCK, waiting.id):
+    async with open_transaction(postgres_url, LOCK, waiting.id):
         again = settle(retried, Failed(failure=make_failure()), random=no_jitter)
         async with asyncio.timeout(SOON):
             [answer] = await store.apply([again])
@@ -475,7 +481,7 @@ async def test_a_locked_dependent_blocks_the_end_of_a_job_but_not_its_retry(
     [answer] = await store.apply([succeed(ended, Succeeded())])
     assert answer.status is Status.APPLIED
     assert (await get_one(store, waiting.id)).waiting_for == 1
-    assert await contradictions(postgres_url) == {}
+    assert await inconsistencies(postgres_url) == {}
 
 
 async def test_only_direct_dependents_block_a_success(
@@ -485,7 +491,7 @@ async def test_only_direct_dependents_block_a_success(
     child = make_job(depends_on=(parent.id,))
     grandchild = make_job(depends_on=(child.id,))
     await store.enqueue([child, grandchild])
-    async with left_open(postgres_url, LOCK, grandchild.id), asyncio.timeout(SOON):
+    async with open_transaction(postgres_url, LOCK, grandchild.id), asyncio.timeout(SOON):
         [answer] = await store.apply([succeed(parent, Succeeded())])
     assert (answer.status, answer.state) == (Status.APPLIED, State.SUCCEEDED)
     assert (await get_one(store, child.id)).state is State.QUEUED

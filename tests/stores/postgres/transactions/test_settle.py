@@ -1,4 +1,4 @@
-"""`ctx.settle_within(connection)`: what a task writes and its success, both or none."""
+"""`ctx.settle_within(connection)`: the writes and the success of a task commit together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from tests.stores.postgres import payment_tasks
 from tests.stores.postgres.server import CLEAN, execute, migrate
 from tests.stores.postgres.transactions.test_enqueue import ASYNC, SYNC
-from tests.stores.postgres.transactions.test_sql_enqueue import IDS, LISTS
+from tests.stores.postgres.transactions.test_sql_enqueue import DERIVED_TABLES, IDS
 from tests.worker.event_waits import WAIT_TIMEOUT as PATIENCE
 from tests.worker.event_waits import events_of, eventually
 from tests.worker.workers import run_burst, run_to_end, running_worker
@@ -46,10 +46,10 @@ async def app(postgres_url: str, tmp_path: Path) -> AsyncIterator[Windlass]:
     await execute(
         postgres_url, "DROP TABLE IF EXISTS payments;CREATE TABLE payments (attempt bigint)"
     )
-    made = Windlass(postgres_url, data=tmp_path)
-    made.include(payment_tasks.tasks)
-    yield made
-    await made.aclose()
+    opened_app = Windlass(postgres_url, data=tmp_path)
+    opened_app.include(payment_tasks.tasks)
+    yield opened_app
+    await opened_app.aclose()
     await execute(postgres_url, "DROP TABLE IF EXISTS orders;DROP TABLE payments")
 
 
@@ -130,7 +130,7 @@ async def test_a_task_on_a_thread_settles_by_its_sync_connection(
 
 
 @pytest.mark.parametrize("fail", [False, pytest.param(True, marks=pytest.mark.slow)])
-async def test_a_task_in_a_child_process_does_too(
+async def test_a_task_in_a_child_process_settles_by_its_sync_connection(
     app: Windlass, postgres_url: str, fail: bool
 ) -> None:
     job = await payment_tasks.pay_apart.aenqueue(postgres_url, fail=fail)
@@ -177,11 +177,11 @@ async def test_a_task_that_continues_after_its_commit_is_not_rescued(
             await ctx.asettle_within(connection, "paid")
         await connection.close()
 
-        async def let_go() -> bool:
+        async def lease_dropped() -> bool:
             return not worker._keeper._held
 
-        await eventually(let_go)  # the store reported the lost lease
-        await asyncio.sleep(0.1)  # and if it were lost, this would be cancelled
+        await eventually(lease_dropped)  # the store reported the lost lease
+        await asyncio.sleep(0.1)  # a lost lease would cancel the task here
         ended.append("well")
         return "paid"
 
@@ -194,7 +194,7 @@ async def test_a_task_that_continues_after_its_commit_is_not_rescued(
     assert await job.aresult() == "paid"
 
 
-# -- by the store's own verbs
+# -- by the methods of the store
 
 
 async def _claimed(store: PostgresStore) -> JobRow:
@@ -216,27 +216,28 @@ async def _pay(url: str, context: Context) -> None:
         await connection.close()
 
 
-async def test_a_ghost_changes_nothing_after_its_lease_is_lost(
+async def test_a_stale_attempt_changes_nothing_in_its_transaction(
     app: Windlass, postgres_url: str
 ) -> None:
     clock = VirtualClock()
     async with PostgresStore(postgres_url, clock=clock) as store:
         await enqueue_one(store)
-        ghost = await _claimed(store)
+        stale_row = await _claimed(store)
         clock.advance(31)
-        await store.apply([rescue(ghost, random=lambda: 0.0)])
+        await store.apply([rescue(stale_row, random=lambda: 0.0)])
         with pytest.raises(StaleLeaseError, match="no longer held"):
-            await _pay(postgres_url, _context(ghost, store))
-        heir = await _claimed(store)
+            await _pay(postgres_url, _context(stale_row, store))
+        next_row = await _claimed(store)
         with pytest.raises(StaleLeaseError, match="no longer held"):
-            await _pay(postgres_url, _context(ghost, store))
+            await _pay(postgres_url, _context(stale_row, store))
         assert await _payments(postgres_url) == []
 
-        await _pay(postgres_url, _context(heir, store))
-        await _pay(postgres_url, _context(heir, store))  # a repeat of one's own is no fault
+        await _pay(postgres_url, _context(next_row, store))
+        # A repeat by the same attempt is accepted.
+        await _pay(postgres_url, _context(next_row, store))
         with pytest.raises(StaleLeaseError):
-            await _pay(postgres_url, _context(ghost, store))
-        [row] = await store.get([heir.id])
+            await _pay(postgres_url, _context(stale_row, store))
+        [row] = await store.get([next_row.id])
         assert row is not None
         assert (row.state, row.result) == (State.SUCCEEDED, b'"paid"')
 
@@ -279,7 +280,7 @@ async def test_an_accepted_cancel_wins(app: Windlass, postgres_url: str) -> None
         assert answer.state is State.CANCELED
 
 
-async def test_a_connection_to_other_jobs_is_refused(
+async def test_a_connection_to_another_database_is_refused(
     app: Windlass, postgres_url: str, new_database: str
 ) -> None:
     """A copy of the database has the same job, with the same lease."""
@@ -297,10 +298,10 @@ async def test_a_connection_to_other_jobs_is_refused(
                 await _context(row, store).asettle_within(connection, "paid")
         await connection.close()
 
-        assert {(await it.get([row.id]))[0].state for it in (store, copy)} == {State.RUNNING}  # type: ignore[union-attr]
+        assert {(await each.get([row.id]))[0].state for each in (store, copy)} == {State.RUNNING}  # type: ignore[union-attr]
 
 
-async def test_the_workers_own_settle_is_then_a_repeat(app: Windlass, postgres_url: str) -> None:
+async def test_the_settle_of_the_worker_is_then_a_repeat(app: Windlass, postgres_url: str) -> None:
     async with PostgresStore(postgres_url) as store:
         await enqueue_one(store)
         row = await _claimed(store)
@@ -361,8 +362,8 @@ async def test_on_other_stores_the_error_names_postgresql() -> None:
     await app.aclose()
 
 
-async def _story(url: str, *, by_function: bool) -> dict[str, Any]:
-    """A job with everything, run with a child to its success."""
+async def _run_job(url: str, *, by_function: bool) -> dict[str, Any]:
+    """Run a job with records and a child to its success; return all stored rows."""
     await execute(url, "ALTER SEQUENCE windlass_serial RESTART")
     clock = VirtualClock()
     new = NewJob(id=uuid4(), task="t", unique_key="k", expires_in=60.0, request_id="r")
@@ -382,14 +383,16 @@ async def _story(url: str, *, by_function: bool) -> dict[str, Any]:
             await _pay(url, context)
         else:
             await store.apply([transition])
-        assert await store.expired(9) == []  # the sweep, which forgets what is held no more
-        found = [rows.job_row(it) for it in await execute(url, "SELECT * FROM windlass_job")]
+        assert await store.expired(9) == []  # also deletes the lease rows of ended jobs
+        found = [
+            rows.job_row(record) for record in await execute(url, "SELECT * FROM windlass_job")
+        ]
         tables: dict[str, Any] = {
             "job": sorted(
-                (replace(it, id=IDS[0], token=None) for it in found), key=lambda it: it.serial
+                (replace(row, id=IDS[0], token=None) for row in found), key=lambda row: row.serial
             )
         }
-        for table in (*LISTS, "lease", "log"):
+        for table in (*DERIVED_TABLES, "lease", "log"):
             tables[table] = sorted(map(repr, await execute(url, f"SELECT * FROM windlass_{table}")))
         counted = await execute(
             url, "SELECT minute, queue, task, outcome, count, wait, run FROM windlass_rollup"
@@ -397,9 +400,11 @@ async def _story(url: str, *, by_function: bool) -> dict[str, Any]:
         return tables | {"rollup": sorted(map(tuple, counted))}
 
 
-async def test_the_function_leaves_what_the_store_leaves(app: Windlass, postgres_url: str) -> None:
-    by_store = await _story(postgres_url, by_function=False)
+async def test_the_sql_function_stores_the_same_rows_as_the_store(
+    app: Windlass, postgres_url: str
+) -> None:
+    by_store = await _run_job(postgres_url, by_function=False)
     await execute(postgres_url, CLEAN)
-    by_function = await _story(postgres_url, by_function=True)
+    by_function = await _run_job(postgres_url, by_function=True)
 
     assert by_function == by_store

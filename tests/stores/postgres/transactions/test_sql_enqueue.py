@@ -1,4 +1,4 @@
-"""`windlass_enqueue`, for any language: the same rows as the store's own enqueue leaves."""
+"""The SQL function `windlass_enqueue` stores the same rows as the enqueue of the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.stores.postgres.outages.test_notify import PATIENCE, listening, messages
+from tests.stores.postgres.outages.test_notify import TIMEOUT, messages, wait_for_listener
 from tests.stores.postgres.server import CLEAN, execute
 
 from windlass.core.clock import SECOND
@@ -36,10 +36,10 @@ POLICIES = [
     Policy(backoff=delays([60, 300.5], jitter=0.1), timeout=3600),
     Policy(backoff=exponential(1, 5, "none")),
 ]
-LISTS = ("queued", "waiting", "unique_key", "ended", "unsuccessful", "edge")
+DERIVED_TABLES = ("queued", "waiting", "unique_key", "ended", "unsuccessful", "edge")
 
 
-def _now_and_then(*values: Any) -> st.SearchStrategy[Any]:
+def _none_or(*values: Any) -> st.SearchStrategy[Any]:
     return st.one_of(st.none(), st.none(), st.sampled_from(values))
 
 
@@ -51,19 +51,19 @@ new_jobs = st.builds(
     payload=st.binary(max_size=8),
     priority=st.sampled_from([0, 0, 5, -(2**31) + 1]),
     delay=st.sampled_from([0.0, 0.0, 2.0000005, 90.25]),
-    run_at=_now_and_then(START - SECOND, START + 5 * SECOND),
+    run_at=_none_or(START - SECOND, START + 5 * SECOND),
     hold=st.booleans(),
-    expires_in=_now_and_then(0.25, 1e6),
-    expires_at=_now_and_then(START + 7 * SECOND),
+    expires_in=_none_or(0.25, 1e6),
+    expires_at=_none_or(START + 7 * SECOND),
     policy=st.sampled_from(POLICIES),
-    lease=_now_and_then(0.5, 90.0),
+    lease=_none_or(0.5, 90.0),
     owner=st.sampled_from(["", "", "ada"]),
-    team=_now_and_then("a\\b"),
+    team=_none_or("a\\b"),
     tags=st.sampled_from([(), ('a "b"', "c,{}")]),
     headers=st.sampled_from([{}, {"correlation-id": "é\n"}]),
-    request_id=_now_and_then("r1", "r2"),
-    digest=_now_and_then(b"\0" * 16, b"\xff" * 16),
-    unique_key=_now_and_then("k1", "k2"),
+    request_id=_none_or("r1", "r2"),
+    digest=_none_or(b"\0" * 16, b"\xff" * 16),
+    unique_key=_none_or("k1", "k2"),
     debounce=st.booleans(),
 )
 
@@ -94,15 +94,15 @@ async def _enqueue(
 
 
 async def _comparable(connection: Any, answers: Sequence[EnqueueResult]) -> list[tuple[Any, ...]]:
-    """The answers of one call. A job that a later one of it took the place of goes by its name.
+    """Return the results of one call. A job displaced in the same call is given by its id.
 
-    The function's callers read the rows when all is done, the store gives each as it was met.
+    With the function, rows are read after the call; the store returns each row as it was stored.
     """
     canceled = await connection.fetch("SELECT id FROM windlass_job WHERE state = 'canceled'")
-    gone = {row["id"] for row in canceled}
+    canceled_ids = {row["id"] for row in canceled}
 
     def results(row: JobRow) -> Any:
-        return row.id if row.id in gone else replace(row, serial=0, position=None)
+        return row.id if row.id in canceled_ids else replace(row, serial=0, position=None)
 
     return [
         (
@@ -115,9 +115,9 @@ async def _comparable(connection: Any, answers: Sequence[EnqueueResult]) -> list
 
 
 async def _tables(connection: Any) -> dict[str, Any]:
-    """All that is stored; the numbers of jobs by their rank, for some are given and not used."""
+    """Return all stored rows. Serials are replaced by ranks: some serials remain unused."""
     jobs = await connection.fetch("SELECT * FROM windlass_job ORDER BY n")
-    rank = {row["n"]: place for place, row in enumerate(jobs)}
+    rank = {row["n"]: index for index, row in enumerate(jobs)}
     found: dict[str, Any] = {
         "job": [
             replace(
@@ -128,7 +128,7 @@ async def _tables(connection: Any) -> dict[str, Any]:
             for row in jobs
         ]
     }
-    for table in LISTS:
+    for table in DERIVED_TABLES:
         stored = await connection.fetch(f"SELECT * FROM windlass_{table}")
         records = [dict(row) for row in stored]
         for record in records:
@@ -144,7 +144,7 @@ async def _tables(connection: Any) -> dict[str, Any]:
     return found
 
 
-async def story(
+async def run_history(
     url: str,
     first: Sequence[NewJob],
     second: Sequence[NewJob],
@@ -152,7 +152,7 @@ async def story(
     by_function: bool,
     atomic: bool = False,
 ) -> tuple[Any, ...]:
-    """Some are enqueued, one is claimed, time passes, and more are enqueued."""
+    """Enqueue some jobs, claim one, advance the clock, and enqueue more."""
     clock = VirtualClock()
     async with _empty(url, clock) as (store, connection):
         answers = await _enqueue(store, connection, first, by_function=by_function, atomic=atomic)
@@ -168,11 +168,11 @@ async def story(
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(first=st.lists(new_jobs, max_size=5), second=st.lists(new_jobs, max_size=5))
-def test_the_function_leaves_what_the_store_leaves(
+def test_the_sql_function_stores_the_same_rows_as_the_store(
     postgres_database: str, first: list[NewJob], second: list[NewJob]
 ) -> None:
-    by_store = asyncio.run(story(postgres_database, first, second, by_function=False))
-    by_function = asyncio.run(story(postgres_database, first, second, by_function=True))
+    by_store = asyncio.run(run_history(postgres_database, first, second, by_function=False))
+    by_function = asyncio.run(run_history(postgres_database, first, second, by_function=True))
 
     assert by_function == by_store
 
@@ -218,7 +218,7 @@ async def test_the_same_request_with_other_json_is_a_conflict(postgres_url: str)
     assert "different arguments" in third["error"]
 
 
-WRONG = [
+INVALID_ITEMS = [
     ({"task": "t", "depends_on": ["abc"]}, 'depends_on has "abc"; it takes the ids of jobs'),
     ({"task": "t", "depends_on": [None]}, "depends_on has null; it takes the ids of jobs"),
     ({"task": "t", "depends_on": [f"{'a' * 8}{'-aaaa' * 3}-{a * 12}" for a in "aA"]}, "twice"),
@@ -254,15 +254,15 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("item", "why"), WRONG, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("item", "reason"), INVALID_ITEMS, ids=lambda value: str(value)[:40])
 async def test_an_invalid_item_is_named_with_the_reason_and_nothing_is_stored(
-    postgres_url: str, item: Any, why: str
+    postgres_url: str, item: Any, reason: str
 ) -> None:
     with pytest.raises(asyncpg.InvalidParameterValueError) as raised:
-        await _call(postgres_url, [{"task": "sound"}, item])
+        await _call(postgres_url, [{"task": "valid"}, item])
 
     assert str(raised.value).startswith("job 2 of windlass_enqueue: ")
-    assert why in str(raised.value)
+    assert reason in str(raised.value)
     assert await execute(postgres_url, "SELECT FROM windlass_job") == []
 
 
@@ -287,9 +287,9 @@ async def test_a_commit_wakes_waiting_workers_unless_notify_is_off(
 ) -> None:
     connection = await asyncpg.connect(postgres_url)
     async with PostgresStore(postgres_url) as store, messages(postgres_url) as received:
-        await listening(store)
+        await wait_for_listener(store)
         await store.claim(Claim(token=uuid4(), worker="w", queues=[("default", 1)]))
-        waiting = asyncio.create_task(store.wait(["default"], 4 * PATIENCE))
+        waiting = asyncio.create_task(store.wait(["default"], 4 * TIMEOUT))
         async with connection.transaction():
             await connection.execute(f"SET LOCAL windlass.notify = {notify}")
             await connection.execute('SELECT windlass_enqueue(\'{"task": "t"}\')')
@@ -297,12 +297,12 @@ async def test_a_commit_wakes_waiting_workers_unless_notify_is_off(
             assert not waiting.done()
         await execute(postgres_url, f"SELECT pg_notify('{pg_notify.CHANNEL}', 'last')")
         results = []
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while (message := await received.get()) != "last":
                 results.append(message)
         assert any(message.startswith("sql 1 ") for message in results) is (notify == "on")
         if notify == "on":
-            assert await asyncio.wait_for(waiting, PATIENCE)
+            assert await asyncio.wait_for(waiting, TIMEOUT)
         else:
             await asyncio.wait([waiting], timeout=0.3)
             assert not waiting.done()
@@ -322,28 +322,28 @@ async def test_concurrent_enqueues_with_one_key_make_one_job_by_either_way(
     postgres_url: str,
 ) -> None:
     requested = [NewJob(id=UUID(int=n + 1), task="t", unique_key=f"k{n % 3}") for n in range(30)]
-    back = list(reversed(requested))
+    reverse = list(reversed(requested))
 
     async def by_function() -> None:
         async with PostgresStore(postgres_url) as store:
             connection = await asyncpg.connect(postgres_url)
-            for some in (requested[:10], back[:10], back[10:]):
-                await _enqueue(store, connection, some, by_function=True)
+            for chunk in (requested[:10], reverse[:10], reverse[10:]):
+                await _enqueue(store, connection, chunk, by_function=True)
             await connection.close()
 
     async def by_store() -> None:
         async with PostgresStore(postgres_url) as store:
-            for some in (back[5:25], requested[:20], requested[20:]):
-                await store.enqueue(some)
+            for chunk in (reverse[5:25], requested[:20], requested[20:]):
+                await store.enqueue(chunk)
 
-    await asyncio.gather(*(way() for _ in range(3) for way in (by_function, by_store)))
+    await asyncio.gather(*(enqueue() for _ in range(3) for enqueue in (by_function, by_store)))
 
     found = await execute(postgres_url, "SELECT unique_key FROM windlass_job ORDER BY 1")
     assert [row[0] for row in found] == ["k0", "k1", "k2"]
 
 
 @pytest.mark.parametrize("key", ["request_id", "unique_key"])
-async def test_a_snapshot_that_is_too_old_to_see_its_rival_fails_and_never_hangs(
+async def test_a_snapshot_older_than_a_conflicting_job_fails_and_never_hangs(
     postgres_url: str, key: str
 ) -> None:
     connection = await asyncpg.connect(postgres_url)

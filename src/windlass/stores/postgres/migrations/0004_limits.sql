@@ -26,11 +26,10 @@ BEGIN
 END
 $$;
 
--- Stores a limit that code declares, as the bytes of core's `Setting`, unless that name has one. A
--- role that may only enqueue cannot write records, but its jobs need their gates. So this function
--- runs with the rights of the tables' owner (SECURITY DEFINER). It refuses everything else. All
--- names in it are qualified, so that no function of the caller's search_path replaces ours or
--- PostgreSQL's.
+-- Stores a limit that code declares, as the bytes of core's `LimitSetting`, unless that name has
+-- one. A role that may only enqueue cannot write records, but its jobs need their gates. So this
+-- function runs with the rights of the tables' owner (SECURITY DEFINER). It refuses everything else.
+-- All names in it are qualified: no function of the caller's search_path can replace them.
 DO $do$
 BEGIN
     EXECUTE format($format$

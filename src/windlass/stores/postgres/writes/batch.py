@@ -25,7 +25,7 @@ from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.errors import ConcurrentChange
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.sql.log import log_insertion
+from windlass.stores.sql.row_codecs import log_insertion
 
 Edge: TypeAlias = tuple[int, UUID, int, UUID, int, bool]
 """Child number and id, parent number and id, ordinal among the parents, whether it is open."""
@@ -67,9 +67,8 @@ class PostgresBatch:
         self._ended_leases: Counter[UUID] = Counter()  # ended jobs, by lease token
         self._past: dict[tuple[int, int], tuple[UUID, Trigger]] = {}
         self._dependents_of: dict[UUID, list[UUID]] = {}  # open children, by parent
-        self._requeued_ids: set[UUID] = (
-            set()
-        )  # queued and written: their positions are unknown here
+        # Queued and written jobs: their positions are unknown here.
+        self._requeued_ids: set[UUID] = set()
         self._ended_parents: list[int] = []  # jobs whose dependents are updated
         self._released_children: list[int] = []  # jobs that stopped waiting
 

@@ -2,9 +2,10 @@
 
 A transaction that stays open, anywhere in the database, keeps all queue rows that were deleted
 since. Each claim would step over all of them: within minutes it takes a quarter of a second instead
-of half a millisecond. So while the server reports many dead rows and the scan is slow, a handle
-starts in each queue and priority at the jobs that it claimed some seconds ago. Jobs that get a
-slightly lower position later, by a late commit or by fairness, are still found at once.
+of half a millisecond. So a handle skips the head while the server reports many dead rows and the
+scan is slow. In each queue and priority it starts at the jobs that it claimed some seconds ago.
+Jobs that get a slightly lower position later, by a late commit or by fairness, are still found at
+once.
 
 A check of the head finds jobs at much lower positions. It runs in the background, so that no claim
 pays for it, and takes at most a fiftieth of the time. If it finds a job before the start of the
@@ -31,7 +32,7 @@ HEAD_CHECK_RATIO = 50  # interval of head checks, as a multiple of their duratio
 MIN_HEAD_INTERVAL, MAX_HEAD_INTERVAL = 1.0, 10.0  # seconds between two head checks
 HEAD_TIMEOUT = 10.0  # seconds that a head check may take
 LAG = 2.0  # seconds by which the start stays behind the last claim
-MAX_LAG_POSITIONS = 4_000  # at most so many dead rows are stepped over
+MAX_LAG_POSITIONS = 4_000  # positions that claims reread; limits the dead rows among them
 MAX_PRIORITIES = 32  # per queue; each is a range to read
 _HIGHEST, _LOWEST = 2**31 - 1, -(2**31)
 _BEFORE_FIRST = -1
@@ -151,7 +152,9 @@ class ClaimCursor:
 
     async def check_head(self, connection: Connection, now: Instant | None) -> bool:
         """Read the first positions, and time it; return whether claims would have missed a job."""
-        priorities = [(queue, each) for queue, cursors in self._cursors.items() for each in cursors]
+        priorities = [
+            (queue, priority) for queue, cursors in self._cursors.items() for priority in cursors
+        ]
         if not priorities:
             return False  # there are few dead rows again
         started = self._clock()

@@ -23,15 +23,15 @@ from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.errors import ConcurrentChange
 from windlass.stores.postgres.queries import SQL
+from windlass.stores.postgres.reads import jobs_by_id
 from windlass.stores.postgres.writes.batch import PostgresBatch
-from windlass.stores.postgres.writes.enqueue_conflicts import KeyedEnqueue
 from windlass.stores.postgres.writes.inserts import (
     InsertedJob,
     LimitApplies,
     insert,
-    jobs_by_id,
     result_of,
 )
+from windlass.stores.postgres.writes.keyed_enqueue import KeyedEnqueue
 
 
 def lock_number(*parts: str) -> int:
@@ -135,9 +135,8 @@ async def enqueue_gated(
     for index, new in enumerate(requested):
         if results[index] is not None:
             continue
-        if (
-            new.id in first or new.id not in stored
-        ):  # a second job with this id conflicts with the first
+        # A second job with this id conflicts with the first.
+        if new.id in first or new.id not in stored:
             results[index] = _existing_result(
                 new, first[new.id].row if new.id in first else found.get(new.id)
             )
@@ -160,9 +159,9 @@ async def lock_keys(
 ) -> set[int]:
     """Lock the keys of these jobs that are available, before any other lock.
 
-    Return the indexes of items that must wait for another transaction, and of those that share a
-    key or an id with one of them, so that their order stays. A retry locks the id of the first job
-    of its lineage, which never changes: only one job of a lineage may be active.
+    Return the indexes of items that must wait for another transaction. Items that share a key or an
+    id with one of them wait, too: their order must not change. Only one job of a lineage may be
+    active, so a retry locks the id of the first job of its lineage, which never changes.
     """
     origins = [new.retry_of for _, group in requested for new in group if new.retry_of is not None]
     found = await jobs_by_id(connection, origins) if origins else {}

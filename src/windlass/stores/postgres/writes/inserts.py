@@ -1,13 +1,13 @@
-"""Inserts of new jobs, and lookup of jobs by id."""
+"""Inserts of new jobs, and the results of their enqueue."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 from windlass.core.clock import Instant
 from windlass.core.decisions.enqueue import EnqueueDecision, EnqueueResult
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.row import NewJob
 from windlass.core.value import positional_value
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
@@ -46,11 +46,6 @@ async def insert(
                 raise LimitApplies
             inserted[job_id] = InsertedJob(n, at, position, tuple(gates or ()))
     return inserted
-
-
-async def jobs_by_id(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, JobRow]:
-    found = [rows.job_row(record) for record in await connection.fetch(SQL.get_jobs, list(ids))]
-    return {row.id: row for row in found}
 
 
 def result_of(new: NewJob, decision: EnqueueDecision) -> EnqueueResult:

@@ -34,7 +34,7 @@ from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.writes import enqueue_jobs
 from windlass.stores.postgres.writes.batch import LoadedJob, PostgresBatch
 from windlass.stores.postgres.writes.claim_cursor import ClaimCursor, full_ranges
-from windlass.stores.postgres.writes.enqueue_conflicts import KeyedEnqueue
+from windlass.stores.postgres.writes.keyed_enqueue import KeyedEnqueue
 
 MAX_TRIES = 3  # of a claim that returns nothing while jobs are claimable
 MISSING = ApplyResult(Status.MISSING)

@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
-from windlass.stores.coalescing import Coalescer
+from windlass.stores.coalescer import Coalescer
 
 S = TypeVar("S")
 T = TypeVar("T")

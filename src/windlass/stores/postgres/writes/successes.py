@@ -75,9 +75,8 @@ async def settle_successes(
     done: set[UUID] = set()
     admitted: list[UUID] = []
     gates: list[str] = []
-    with contextlib.suppress(
-        LockNotAvailableError
-    ):  # another transaction has locked one of them; `apply` handles it
+    # Suppressed if another transaction has locked one of the jobs: `apply` handles it.
+    with contextlib.suppress(LockNotAvailableError):
         for chunk in rows.chunks(ordered, 1):
             ids, *leases = _lease_table([transition for transition, _ in chunk])
             results = [result for _, result in chunk]

@@ -115,7 +115,7 @@ CREATE INDEX windlass_job_logged ON windlass_job (ended_at) WHERE logged = 1 AND
 CREATE INDEX windlass_job_unsuccessful ON windlass_job (n) WHERE state IN ('failed', 'canceled');
 
 -- The retries of a job, of which one may be active.
-CREATE INDEX windlass_job_queuedage ON windlass_job (root_id) WHERE root_id IS NOT NULL;
+CREATE INDEX windlass_job_lineage ON windlass_job (root_id) WHERE root_id IS NOT NULL;
 
 -- The jobs of a flow.
 CREATE INDEX windlass_job_flow ON windlass_job (flow_id, n) WHERE flow_id IS NOT NULL;

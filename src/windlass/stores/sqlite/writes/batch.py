@@ -19,19 +19,19 @@ from windlass.core.decisions.transition import ApplyResult, Decision
 from windlass.core.job.dependency import Parent
 from windlass.core.job.row import LifecycleRow
 from windlass.core.job.state import State
-from windlass.stores.sql.log import log_insertion
+from windlass.stores.sql.row_codecs import log_insertion
 from windlass.stores.sqlite import rows
 from windlass.stores.sqlite.connection import fetch_all, fetch_one, fetch_value
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import Row
 from windlass.stores.sqlite.writes.positions import PositionAllocator, order_of
-from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 
 class SqliteBatch:
     """Reads rows together. Each prefetched row is used once; a second use reads it again."""
 
-    def __init__(self, tx: Tx, ids: Sequence[UUID] = ()) -> None:
+    def __init__(self, tx: WriteTransaction, ids: Sequence[UUID] = ()) -> None:
         self._tx = tx
         self._rows: dict[UUID, Row] = {}
         self._read(ids)

@@ -27,30 +27,17 @@ from windlass.core.job.dependency import Parent
 from windlass.core.job.row import JobRow, NewJob
 from windlass.core.job.state import State
 from windlass.stores.sqlite import rows
-from windlass.stores.sqlite.connection import fetch_all, fetch_one, fetch_value
+from windlass.stores.sqlite.connection import fetch_all
 from windlass.stores.sqlite.queries import SQL
+from windlass.stores.sqlite.reads import load_job, with_payload
 from windlass.stores.sqlite.rows import Row
 from windlass.stores.sqlite.writes import gates
 from windlass.stores.sqlite.writes.batch import SqliteBatch, insert_edges, load_parents
 from windlass.stores.sqlite.writes.positions import PositionAllocator, order_of
-from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 
-def load_job(
-    connection: apsw.Connection, sql: str, parameters: tuple[object, ...]
-) -> JobRow | None:
-    row = fetch_one(connection, sql, parameters)
-    return None if row is None else with_payload(connection, row)
-
-
-def with_payload(connection: apsw.Connection, row: Row) -> JobRow:
-    """Decode a job, and read its payload if it has its own row."""
-    if not rows.needs_payload(row):
-        return rows.job_row(row)
-    return rows.job_row(row, fetch_value(connection, SQL.get_payload, (row[0],)))
-
-
-def enqueue_atomic(tx: Tx, new_jobs: Sequence[NewJob]) -> list[EnqueueResult]:
+def enqueue_atomic(tx: WriteTransaction, new_jobs: Sequence[NewJob]) -> list[EnqueueResult]:
     """Enqueue all jobs or none."""
     error = batch_error(new_jobs, partial(find_conflicts, tx.connection))
     if error is not None:
@@ -58,7 +45,7 @@ def enqueue_atomic(tx: Tx, new_jobs: Sequence[NewJob]) -> list[EnqueueResult]:
     return enqueue(tx, new_jobs)
 
 
-def enqueue(tx: Tx, new_jobs: Sequence[NewJob]) -> list[EnqueueResult]:
+def enqueue(tx: WriteTransaction, new_jobs: Sequence[NewJob]) -> list[EnqueueResult]:
     results = insert_jobs(tx, new_jobs)
     if not tx.gates_to_check:
         return results
@@ -83,7 +70,7 @@ def _number(result: EnqueueResult) -> int:
     return result.serial if result.existing is None else result.existing.serial
 
 
-def insert_jobs(tx: Tx, new_jobs: Sequence[NewJob]) -> list[EnqueueResult]:
+def insert_jobs(tx: WriteTransaction, new_jobs: Sequence[NewJob]) -> list[EnqueueResult]:
     """Insert the jobs. The caller opens their gates."""
     now, limits = tx.now(), tx.limit_names()
     keyed = any(new.limit_key is not None for new in new_jobs)
@@ -140,7 +127,7 @@ def _position(
     return allocator.assign(order, new.limit_key, serial)
 
 
-def _insert(tx: Tx, run: list[Row], results: list[EnqueueResult]) -> None:
+def _insert(tx: WriteTransaction, run: list[Row], results: list[EnqueueResult]) -> None:
     """Insert plain jobs. If an id exists already, replace the results of those jobs."""
     if not run:
         return
@@ -160,7 +147,7 @@ def _insert(tx: Tx, run: list[Row], results: list[EnqueueResult]) -> None:
                 )
 
 
-def _enqueue_keyed(tx: Tx, new: NewJob, now: Instant) -> EnqueueResult:
+def _enqueue_keyed(tx: WriteTransaction, new: NewJob, now: Instant) -> EnqueueResult:
     connection = tx.connection
     conflicts = find_conflicts(connection, new)
     decision = decide_enqueue(new, conflicts)
@@ -201,7 +188,7 @@ def _enqueue_keyed(tx: Tx, new: NewJob, now: Instant) -> EnqueueResult:
     return EnqueueResult(EnqueueStatus.CREATED, new, existing=stored)
 
 
-def _displace(tx: Tx, row: JobRow, now: Instant) -> None:
+def _displace(tx: WriteTransaction, row: JobRow, now: Instant) -> None:
     batch = SqliteBatch(tx)
     found = batch.lifecycle(row.id)
     assert found is not None
@@ -209,7 +196,7 @@ def _displace(tx: Tx, row: JobRow, now: Instant) -> None:
     batch.finish()
 
 
-def _apply_lost_parent(tx: Tx, job_id: UUID, lost: Parent, now: Instant) -> None:
+def _apply_lost_parent(tx: WriteTransaction, job_id: UUID, lost: Parent, now: Instant) -> None:
     batch = SqliteBatch(tx)
     found = batch.lifecycle(job_id)
     assert found is not None

@@ -19,9 +19,8 @@ from uuid import UUID
 import apsw
 
 from windlass.core.admission import gates
-from windlass.core.admission.gates import BATCH, GateStats, Limit, rank
+from windlass.core.admission.gates import BATCH, Limit, rank
 from windlass.core.clock import Instant
-from windlass.store import COUNT_CAP
 from windlass.stores.sqlite.connection import fetch_all, fetch_one, fetch_value
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import (
@@ -35,7 +34,7 @@ from windlass.stores.sqlite.rows import (
 )
 from windlass.stores.sqlite.writes.permits import PermitWriter
 from windlass.stores.sqlite.writes.positions import PositionAllocator, QueueOrder, order_of
-from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 _start_group = itemgetter(GATES, STARTED_AT, FENCE)
 _KEY, _GATE = 3, 5  # indexes in a row of `admissible_jobs`
@@ -57,7 +56,7 @@ class _OpenedGate(NamedTuple):
         return limit is not None and limit.starts is not None and self.started >= limit.starts
 
 
-def open_gates(tx: Tx, now: Instant) -> set[int]:
+def open_gates(tx: WriteTransaction, now: Instant) -> set[int]:
     """Admit jobs at the gates that this call affected; return their numbers."""
     if not (tx.gates_to_check or tx.may_release or tx.ended):
         return set()
@@ -78,7 +77,7 @@ def _next_gates(names: set[str]) -> list[str]:
     return sorted(gate for gate in names if rank(gate) == lowest)
 
 
-def _release_permits(tx: Tx, permits: PermitWriter, now: Instant) -> None:
+def _release_permits(tx: WriteTransaction, permits: PermitWriter, now: Instant) -> None:
     """Delete the released permits; keep those whose start counts, without their slot."""
     if not (tx.may_release or tx.ended):
         return
@@ -96,7 +95,7 @@ def _release_permits(tx: Tx, permits: PermitWriter, now: Instant) -> None:
         tx.may_release = []
 
 
-def _open(tx: Tx, permits: PermitWriter, names: list[str], now: Instant) -> list[int]:
+def _open(tx: WriteTransaction, permits: PermitWriter, names: list[str], now: Instant) -> list[int]:
     connection = tx.connection
     connection.execute(SQL.clear_next_check, (apsw.carray(tuple(names)),))
     admitted: list[Row] = []
@@ -134,7 +133,7 @@ def _admissible(connection: apsw.Connection, free: dict[str, int], now: Instant)
     return rows
 
 
-def _admit(tx: Tx, admitted: list[Row], now: Instant) -> None:
+def _admit(tx: WriteTransaction, admitted: list[Row], now: Instant) -> None:
     """Move jobs to their next gate, or into their queue."""
     if not admitted:
         return
@@ -189,7 +188,7 @@ def _schedule_checks(
         connection.execute(SQL.set_next_check, (gate, at))
 
 
-def record_starts(tx: Tx, claimed: Sequence[Row], now: Instant) -> None:
+def record_starts(tx: WriteTransaction, claimed: Sequence[Row], now: Instant) -> None:
     """Record the starts of claimed jobs at rate-limited gates; other limits do not need them."""
     gated = [row for row in claimed if row[GATES] is not None]
     rate_limits = tx.rate_limit_names(now) if gated else None
@@ -204,7 +203,7 @@ def record_starts(tx: Tx, claimed: Sequence[Row], now: Instant) -> None:
             tx.connection.execute(SQL.record_starts, parameters)
 
 
-def limit_changed(tx: Tx, limit: str) -> None:
+def limit_changed(tx: WriteTransaction, limit: str) -> None:
     """Make the gates of a changed limit due, so that the next sweep admits jobs."""
     tx.limits_changed()
     connection = tx.connection
@@ -231,26 +230,3 @@ def clean_up(connection: apsw.Connection, now: Instant, limit: int) -> None:
 def due(connection: apsw.Connection, now: Instant, limit: int) -> list[Row]:
     """Return the first waiting job of each gate whose check is due."""
     return fetch_all(connection, SQL.due_gate_heads, (now, limit))
-
-
-def stats(connection: apsw.Connection, names: Sequence[str]) -> list[GateStats]:
-    gate_names = apsw.carray(tuple(names)) if names else None
-    rows = fetch_all(connection, SQL.get_gates, (gate_names,))
-    counts = {gate: values for gate, *values in rows}
-    holders: dict[str, list[UUID]] = {}
-    parameters = (gate_names, gates.MAX_HOLDERS)
-    for gate, job_id in fetch_all(connection, SQL.gate_holders, parameters) if counts else ():
-        holders.setdefault(gate, []).append(UUID(bytes=job_id))
-    stats = []
-    for gate in names:
-        holding, next_check_at = counts.get(gate, (0, None))
-        waiting = fetch_value(connection, SQL.count_at_gate, (gate, COUNT_CAP))
-        stats.append(
-            GateStats(
-                waiting=waiting,
-                holding=holding,
-                holders=tuple(holders.get(gate, ())),
-                next_check_at=next_check_at,
-            )
-        )
-    return stats

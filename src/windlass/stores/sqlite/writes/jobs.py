@@ -33,22 +33,18 @@ from windlass.core.records import PAUSED
 from windlass.store import AttemptRecords
 from windlass.stores.sqlite.connection import fetch_all, fetch_one, fetch_value
 from windlass.stores.sqlite.queries import SQL
+from windlass.stores.sqlite.reads import load_job, with_payload
 from windlass.stores.sqlite.rows import Row
 from windlass.stores.sqlite.writes import gates
 from windlass.stores.sqlite.writes.batch import SqliteBatch
-from windlass.stores.sqlite.writes.enqueue_jobs import (
-    find_conflicts,
-    insert_jobs,
-    load_job,
-    with_payload,
-)
-from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.sqlite.writes.enqueue_jobs import find_conflicts, insert_jobs
+from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 MISSING = ApplyResult(Status.MISSING)
 SUCCEEDED = ApplyResult(Status.APPLIED, State.SUCCEEDED)
 
 
-def claim(tx: Tx, request: Claim) -> list[JobRow]:
+def claim(tx: WriteTransaction, request: Claim) -> list[JobRow]:
     connection = tx.connection
     rank = {queue: index for index, (queue, _) in enumerate(request.queues)}
     found = fetch_all(connection, SQL.jobs_by_token, (request.token.bytes,))
@@ -77,7 +73,7 @@ def claim(tx: Tx, request: Claim) -> list[JobRow]:
     return claimed
 
 
-def extend(tx: Tx, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
+def extend(tx: WriteTransaction, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
     until = tx.now() + round(seconds * SECOND)
     results = []
     for lease in leases:
@@ -94,7 +90,7 @@ def extend(tx: Tx, leases: Sequence[Lease], seconds: float) -> list[ExtendResult
     return results
 
 
-def apply(tx: Tx, transitions: Sequence[Transition]) -> list[ApplyResult]:
+def apply(tx: WriteTransaction, transitions: Sequence[Transition]) -> list[ApplyResult]:
     now = tx.now()
     valid: dict[int, Transition] = {}
     results: list[ApplyResult] = []
@@ -123,7 +119,11 @@ def apply(tx: Tx, transitions: Sequence[Transition]) -> list[ApplyResult]:
 
 
 def _write(
-    tx: Tx, batch: SqliteBatch, found: tuple[Row, LifecycleRow], decision: Decision, now: Instant
+    tx: WriteTransaction,
+    batch: SqliteBatch,
+    found: tuple[Row, LifecycleRow],
+    decision: Decision,
+    now: Instant,
 ) -> ApplyResult:
     """Write a decision with its children and the jobs that it awaits; refuse it on a conflict."""
     if decision.children:
@@ -142,7 +142,7 @@ def _write(
 
 
 def _succeed(
-    tx: Tx, valid: dict[int, Transition], results: list[ApplyResult], now: Instant
+    tx: WriteTransaction, valid: dict[int, Transition], results: list[ApplyResult], now: Instant
 ) -> list[Row]:
     """Settle plain successes and remove them from `valid`; return their totals for rollups."""
     plain: dict[int, bytes] = {}
@@ -205,7 +205,7 @@ class _PastOutcome:
         return UUID(decoded["token"]), Trigger(decoded["outcome"])
 
 
-def record(tx: Tx, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
+def record(tx: WriteTransaction, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
     batch = SqliteBatch(tx, [entry.lease.job_id for entry in attempt_records])
     results = []
     for entry in attempt_records:
@@ -229,7 +229,7 @@ def record(tx: Tx, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResul
 # -- operators
 
 
-def cancel(tx: Tx, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
+def cancel(tx: WriteTransaction, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
     results = []
     for request in requests:
         try:
@@ -241,7 +241,7 @@ def cancel(tx: Tx, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
     return results
 
 
-def _cancel(tx: Tx, request: CancelRequest, now: Instant) -> ApplyResult:
+def _cancel(tx: WriteTransaction, request: CancelRequest, now: Instant) -> ApplyResult:
     batch = SqliteBatch(tx)
     found = batch.lifecycle(request.job_id)
     if found is None or not _owned(tx.connection, request.job_id, request.owner):
@@ -251,7 +251,7 @@ def _cancel(tx: Tx, request: CancelRequest, now: Instant) -> ApplyResult:
     return result
 
 
-def signal(tx: Tx, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
+def signal(tx: WriteTransaction, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
     results = []
     for request in signals:
         try:
@@ -263,7 +263,7 @@ def signal(tx: Tx, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
     return results
 
 
-def _signal(tx: Tx, request: SignalRequest, now: Instant) -> ApplyResult:
+def _signal(tx: WriteTransaction, request: SignalRequest, now: Instant) -> ApplyResult:
     batch = SqliteBatch(tx)
     found = batch.lifecycle(request.job_id)
     if found is None or not _owned(tx.connection, request.job_id, request.owner):
@@ -281,7 +281,7 @@ def _owned(connection: apsw.Connection, job_id: UUID, owner: str | None) -> bool
     return row is not None and row.owner == owner
 
 
-def delete(tx: Tx, ids: Sequence[UUID], owner: str | None) -> list[ApplyResult]:
+def delete(tx: WriteTransaction, ids: Sequence[UUID], owner: str | None) -> list[ApplyResult]:
     results = []
     for job_id in ids:
         row = load_job(tx.connection, SQL.get_job, (job_id.bytes,))
@@ -295,7 +295,7 @@ def delete(tx: Tx, ids: Sequence[UUID], owner: str | None) -> list[ApplyResult]:
     return results
 
 
-def delete_job(tx: Tx, n: int) -> None:
+def delete_job(tx: WriteTransaction, n: int) -> None:
     tx.save_serial()
     for sql in (
         SQL.delete_log, SQL.delete_steps, SQL.delete_edges, SQL.delete_payload, SQL.delete_job,

@@ -1,0 +1,1 @@
+"""Administration of the PostgreSQL store: migrations, roles, checkup."""

@@ -1,1 +1,0 @@
-"""Schema of the PostgreSQL store: migrations, roles, checks."""

@@ -1,0 +1,194 @@
+"""Writer of one handle: coalesces calls, applies them, and notifies waiting processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
+from uuid import UUID
+
+from windlass.core.clock import Instant
+from windlass.core.decisions.enqueue import EnqueueResult
+from windlass.core.decisions.transition import ApplyResult, CancelRequest, SignalRequest, Transition
+from windlass.core.errors import StoreUnavailableError
+from windlass.core.job.row import NewJob
+from windlass.core.job.state import RESCUING, SETTLING, Trigger
+from windlass.store import AttemptRecords
+from windlass.stores.coalescer import Coalescer
+from windlass.stores.postgres.connection import Connection
+from windlass.stores.postgres.engine import PostgresEngine
+from windlass.stores.postgres.notify import CHANNEL, Notifier, NotifyHub, NotifyListener
+from windlass.stores.postgres.queries import SQL
+from windlass.stores.postgres.writes import enqueue_jobs, jobs, successes
+from windlass.stores.postgres.writes.batch import PostgresBatch
+from windlass.stores.postgres.writes.inserts import LimitApplies
+from windlass.stores.postgres.writes.lock_retry import LockRetry
+
+S = TypeVar("S")
+T = TypeVar("T")
+Decide = Callable[
+    [Connection, Sequence[S], Instant | None, int], Awaitable[tuple[list[T], PostgresBatch]]
+]
+WORKER_LOCK_TIMEOUT = 1.0  # seconds that a worker waits for a job locked by a transaction
+NOTIFY_TIMEOUT = 5.0  # seconds that a notification may take: closing waits for it
+SWEEPER_TRIGGERS = RESCUING | {Trigger.PROMOTE, Trigger.EXPIRE}
+
+
+class PostgresWriter:
+    def __init__(self, engine: PostgresEngine, hub: NotifyHub) -> None:
+        self._engine = engine
+        self._hub = hub
+        self._notifier = Notifier(hub, self._send)
+        self._listener: NotifyListener | None = None
+        self._gated = False  # whether limits applied to the last plain jobs
+        self._plain = Coalescer[NewJob, EnqueueResult](self._enqueue_plain)
+        decide = self._decide
+        self._keyed = LockRetry[NewJob, EnqueueResult](partial(decide, enqueue_jobs.enqueue_keyed))
+        self._settle = LockRetry[Transition, ApplyResult](self._apply, partial(decide, jobs.apply))
+        self._record = LockRetry[AttemptRecords, ApplyResult](partial(decide, jobs.record))
+        self._cancel = LockRetry[CancelRequest, ApplyResult](partial(decide, jobs.cancel))
+        self._signal = LockRetry[SignalRequest, ApplyResult](partial(decide, jobs.signal))
+
+    # -- writes
+
+    async def enqueue(
+        self, requested: Sequence[NewJob], *, atomic: bool = False
+    ) -> list[EnqueueResult]:
+        if atomic and requested:
+            return self._decided(await self._together(requested, self._engine.config.timeout))
+        if all(new.plain for new in requested):
+            return await self._plain(requested)
+        return self._decided(await self._keyed(requested, self._engine.config.timeout))
+
+    async def _together(
+        self, requested: Sequence[NewJob], seconds: float
+    ) -> list[EnqueueResult | None]:
+        """Enqueue in a call of its own: a refusal must not affect jobs of other callers."""
+        return await LockRetry[NewJob, EnqueueResult](
+            partial(self._decide, enqueue_jobs.enqueue_atomic)
+        )(requested, seconds)
+
+    async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
+        return self._decided(await self._signal(signals, self._engine.config.timeout))
+
+    async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
+        return self._decided(await self._cancel(requests, self._engine.config.timeout))
+
+    async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
+        return self._decided(await self._record(attempt_records, WORKER_LOCK_TIMEOUT))
+
+    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
+        """Apply transitions. Workers and sweepers get BUSY for locked jobs: they retry later."""
+        triggers = {transition.trigger for transition in transitions}
+        if triggers <= SWEEPER_TRIGGERS:
+            results = await self._settle(transitions, 0)
+        elif triggers <= SETTLING:
+            results = await self._settle(transitions, WORKER_LOCK_TIMEOUT)
+        else:
+            return self._decided(await self._settle(transitions, self._engine.config.timeout))
+        return [jobs.BUSY if result is None else result for result in results]
+
+    def _decided(self, results: Sequence[T | None]) -> list[T]:
+        decided = [result for result in results if result is not None]
+        if len(decided) < len(results):
+            raise StoreUnavailableError(
+                f"an open transaction on {self._engine.config.where} has locked one of these jobs "
+                "or its key: find it in pg_stat_activity, and commit it sooner"
+            )
+        return decided
+
+    async def _enqueue_plain(self, requested: Sequence[NewJob]) -> list[EnqueueResult]:
+        """Try the short statement first, unless limits applied to the last call."""
+        engine = self._engine
+        if not self._gated:
+            try:
+                results = await engine.run(
+                    lambda c: enqueue_jobs.enqueue_plain(c, requested, engine.now())
+                )
+            except LimitApplies:
+                self._gated = True
+            else:
+                self.notify(work=True)
+                return results
+        results, batch = await engine.run(
+            lambda c: enqueue_jobs.enqueue_gated(c, requested, engine.now(), engine.shard),
+            in_transaction=True,
+        )
+        self._gated = batch.gates_marked
+        self.notify(batch.touched, work=batch.work)
+        return results
+
+    async def _decide(self, run: Decide[S, T], items: Sequence[S]) -> list[T]:
+        engine = self._engine
+        results, batch = await engine.run(
+            lambda c: run(c, items, engine.now(), engine.shard), in_transaction=True
+        )
+        self.notify(batch.touched, work=batch.work)
+        return results
+
+    async def _apply(self, transitions: Sequence[Transition]) -> list[ApplyResult | None]:
+        """Settle plain successes in one statement; decide the rest one by one."""
+        engine = self._engine
+        results: dict[int, ApplyResult | None] = {**jobs.check(transitions)}
+        rest = {
+            index: transition
+            for index, transition in enumerate(transitions)
+            if index not in results
+        }
+        plain = successes.select_plain(rest)
+        opened_gates: list[str] = []
+        if plain:
+            is_whole_call = len(plain) == len(rest)
+            done, admitted, opened_gates = await engine.run(
+                lambda c: successes.settle_successes(
+                    c, plain, engine.now(), engine.shard, is_whole_call=is_whole_call
+                )
+            )
+            self.notify((*done, *admitted) if admitted else done, work=bool(admitted))
+            if len(done) == len(transitions):
+                return [jobs.SUCCEEDED] * len(transitions)
+            for index, transition in list(rest.items()):
+                if transition.job_id in done:
+                    results[index] = jobs.SUCCEEDED
+                    del rest[index]
+        if rest:
+            decided = await self._decide(
+                partial(jobs.apply, opened_gates=opened_gates), list(rest.values())
+            )
+            results |= zip(rest, decided, strict=True)
+        return [results[index] for index in range(len(transitions))]
+
+    # -- notifications
+
+    def notify(self, touched: Iterable[UUID] = (), *, work: bool = False) -> None:
+        self._notifier.notify(touched, work=work)
+
+    async def _send(self, message: str) -> None:
+        timeout = min(self._engine.config.timeout, NOTIFY_TIMEOUT)
+        await self._engine.run(lambda c: c.fetch(SQL.notify, CHANNEL, message, timeout=timeout))
+
+    async def listen(self, seconds: float) -> bool:
+        """Start the listener; return whether this call waited for it."""
+        if self._listener is None:
+            config = self._engine.config.listening
+            if config is None:
+                return False
+            self._listener = NotifyListener(self._hub, config, self._send)
+        if self._listener.ready.is_set():
+            return False
+        with contextlib.suppress(TimeoutError):  # then it polls
+            async with asyncio.timeout(seconds):
+                await self._listener.ready.wait()
+        return True
+
+    async def close(self) -> None:
+        """Wait for running calls, then stop the listener and send the last notifications."""
+        for calls in (
+            self._plain, self._keyed, self._settle, self._record, self._cancel, self._signal,
+        ):  # fmt: skip
+            await calls.finish()
+        if self._listener is not None:
+            await self._listener.close()
+        await self._notifier.finish()
