@@ -21,7 +21,7 @@ from windlass.core.query.diagnosis import Diagnosis, Reason, ReasonCode
 from windlass.core.query.queue_rates import DrainProgress, Rates
 from windlass.core.worker_presence import LiveWorker, Readiness
 from windlass.insights.queues import Queue
-from windlass.options import task_options
+from windlass.option_parsers import task_options
 from windlass.store import Retention, Store
 
 OUTPUT = Path(__file__).parent / "reference"

@@ -32,7 +32,7 @@ from windlass.core.admission.gates import LIMIT
 from windlass.core.job.row import NewJob
 from windlass.core.job.state import State
 from windlass.core.query.diagnosis import ReasonCode
-from windlass.limits import LimitRecords
+from windlass.records.limit_records import LimitRecords
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock, twin

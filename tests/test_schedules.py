@@ -27,7 +27,7 @@ from windlass import (
 from windlass.client import EnqueueOptions
 from windlass.core.query.job_query import Query
 from windlass.core.schedule import SCHEDULE, MissedPolicy, Schedule
-from windlass.schedule_records import ScheduleRecords
+from windlass.records.schedule_records import ScheduleRecords
 from windlass.testing import VirtualClock
 from windlass.worker.loops.ticker import Ticker
 

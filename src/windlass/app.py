@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass.client import Client, EnqueueOptions, check_accepted
-from windlass.config import data_directory, store_url
 from windlass.core.admission.gates import Limit
 from windlass.core.clock import Clock
 from windlass.core.codec import Codec, JsonCodec
@@ -33,9 +32,11 @@ from windlass.core.schedule import Schedule
 from windlass.flow import Flow, FlowRun
 from windlass.job import Job
 from windlass.limits import DeclaredLimits, Limits
-from windlass.options import Stages, stage_map
+from windlass.loop_thread import LoopThread
+from windlass.option_parsers import Stages, stage_map
 from windlass.schedules import Schedules
 from windlass.server import HttpApi
+from windlass.settings import data_directory, store_url
 from windlass.store import Store
 from windlass.stores import open_store, public_url
 from windlass.stores.transactions import (
@@ -44,7 +45,6 @@ from windlass.stores.transactions import (
     Transaction,
     TransactionEnqueuer,
 )
-from windlass.sync import LoopThread
 from windlass.task import TaskContainer, Tasks
 from windlass.task_spec import TaskSpec, source_location
 from windlass.worker import AppHooks, Worker, WorkerConfig

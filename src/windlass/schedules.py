@@ -12,8 +12,8 @@ from windlass.core.errors import ConfigurationError, NotFoundError
 from windlass.core.job.row import NewJob
 from windlass.core.schedule import MissedPolicy, Schedule, fingerprint_data
 from windlass.job import Job
-from windlass.schedule_records import ScheduleInfo, ScheduleRecords, make_schedule
-from windlass.sync import LoopThread
+from windlass.loop_thread import LoopThread
+from windlass.records.schedule_records import ScheduleInfo, ScheduleRecords, make_schedule
 from windlass.task_spec import TaskSpec, source_location
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ import windlass
 from windlass import Context, Windlass, WorkerConfig, testing
 from windlass.client import EnqueueOptions
 from windlass.core.event import EventType
-from windlass.options import task_options
+from windlass.option_parsers import task_options
 
 DOCS = Path(__file__).parents[2] / "docs"
 PLACE = DOCS / "reference"

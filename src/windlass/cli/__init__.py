@@ -1,4 +1,4 @@
-"""The command line; one file per command."""
+"""The command line: one module or folder per command, in `commands`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from windlass.cli import jobs, terminal
+from windlass.cli import terminal
 from windlass.cli.commands import (
     bench,
     check,
@@ -15,6 +15,7 @@ from windlass.cli.commands import (
     dev,
     enqueue,
     flows,
+    jobs,
     keys,
     limits,
     migrate,

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote
 
-from windlass.config import store_key
 from windlass.core.clock import Clock
 from windlass.core.errors import InvalidArgumentError, StoreError
+from windlass.settings import store_key
 from windlass.store import Store
 from windlass.stores.checkup import Finding
 from windlass.stores.urls import CONTROL, HTTP, POSTGRES, invalid_url, split

@@ -18,7 +18,7 @@ from tests.cli.commands.test_worker import PATIENCE, wait_for
 
 from windlass import WorkerConfig
 from windlass.cli.demo_app import demo_app, enqueue_demo
-from windlass.cli.reload import snapshot
+from windlass.cli.worker_process.reload import snapshot
 from windlass.core.query.job_query import Query
 
 

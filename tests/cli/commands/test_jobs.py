@@ -170,7 +170,7 @@ def test_results_are_printed_when_the_store_fails_midway(
                 raise StoreUnavailableError("the disk is gone")
 
     monkeypatch.setattr(
-        "windlass.cli.store_options.open_store", lambda url: Spy(open_store(url), look)
+        "windlass.cli.store_connection.open_store", lambda url: Spy(open_store(url), look)
     )
     answer = ask("jobs", "cancel", *jobs, *(["--json"] if as_json else []))
     assert answer.code == 3

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from windlass import Limit
-from windlass.limits import LimitRecords
+from windlass.records.limit_records import LimitRecords
 from windlass.stores import open_store
 
 TWO = {"concurrency": 2, "starts": None, "period": None}

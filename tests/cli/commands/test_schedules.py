@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from windlass.schedule_records import ScheduleRecords, make_schedule
+from windlass.records.schedule_records import ScheduleRecords, make_schedule
 from windlass.stores import open_store
 from windlass.testing import make_job
 

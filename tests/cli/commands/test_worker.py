@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from windlass.cli.commands.worker import worker_config
-from windlass.cli.recycle_limits import memory_used
-from windlass.config import settings
+from windlass.cli.worker_process.worker_recycler import memory_used
+from windlass.settings import load_settings
 
 PATIENCE = 30.0
 
@@ -397,7 +397,7 @@ def test_a_wrong_app_ends_the_supervisor_with_its_code(call: Any) -> None:
 
 def test_retention_follows_the_settings(place: Path) -> None:
     (place / "windlass.toml").write_text('keep_succeeded = "1d"\nkeep_failed = 0\n')
-    retention = worker_config(settings()).retention
+    retention = worker_config(load_settings()).retention
     day = 86_400
     kept = (retention.succeeded, retention.canceled, retention.failed, retention.log)
     assert kept == (day, 30 * day, 0, 30 * day)

@@ -9,14 +9,15 @@ from typing import Any
 
 from tests.planted_bugs.bug import caught_by, swap
 
-from windlass import cron, schedule_records
+from windlass import cron
 from windlass.core import schedule
 from windlass.core.clock import SECOND, Instant, to_datetime
 from windlass.core.ids import uuid7
 from windlass.core.job.row import NewJob
 from windlass.core.records import Put
 from windlass.core.schedule import SCHEDULE, Mark, Schedule, start_schedule
-from windlass.schedule_records import ScheduleRecords
+from windlass.records import schedule_records
+from windlass.records.schedule_records import ScheduleRecords
 from windlass.store import DAY
 from windlass.worker.loops import ticker
 from windlass.worker.loops.ticker import Ticker

@@ -10,8 +10,10 @@ import typer
 
 from windlass.app import Windlass
 from windlass.cli import job_format, terminal
+from windlass.cli.app_loader import require_app
+from windlass.cli.common_options import AppPath, AsJson
+from windlass.cli.event_loop import run
 from windlass.cli.job_follow import follow
-from windlass.cli.store_options import AppPath, AsJson, require_app, run
 from windlass.client import EnqueueOptions
 from windlass.core.duration import to_seconds
 from windlass.core.errors import InvalidArgumentError

@@ -9,9 +9,11 @@ import typer
 from rich.markup import escape
 
 from windlass.cli import terminal
-from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run
+from windlass.cli.common_options import AppPath, AsJson, Url
+from windlass.cli.event_loop import run
+from windlass.cli.store_connection import open_client
 from windlass.core.admission.gates import Limit
-from windlass.limits import LimitInfo, LimitRecords
+from windlass.records.limit_records import LimitInfo, LimitRecords
 from windlass.store import COUNT_CAP
 
 T = TypeVar("T")

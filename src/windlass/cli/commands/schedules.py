@@ -9,14 +9,17 @@ import typer
 from rich.markup import escape
 
 from windlass.cli import job_format, terminal
+from windlass.cli.app_loader import require_app
 from windlass.cli.commands.config import duration
 from windlass.cli.commands.enqueue import find_task, parse_argument, prepare_job
-from windlass.cli.store_options import AppPath, AsJson, Url, open_client, require_app, run
+from windlass.cli.common_options import AppPath, AsJson, Url
+from windlass.cli.event_loop import run
+from windlass.cli.store_connection import open_client
 from windlass.client import Client, EnqueueOptions, accepted_row
 from windlass.core.clock import from_datetime
 from windlass.core.job.row import JobRow
 from windlass.core.schedule import MissedPolicy
-from windlass.schedule_records import ScheduleInfo, ScheduleRecords
+from windlass.records.schedule_records import ScheduleInfo, ScheduleRecords
 
 T = TypeVar("T")
 commands = typer.Typer(no_args_is_help=True, help="Manage schedules.")

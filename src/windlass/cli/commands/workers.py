@@ -9,7 +9,9 @@ import typer
 from rich.markup import escape
 
 from windlass.cli import terminal
-from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run
+from windlass.cli.common_options import AppPath, AsJson, Url
+from windlass.cli.event_loop import run
+from windlass.cli.store_connection import open_client
 from windlass.core.worker_presence import LiveWorker
 
 commands = typer.Typer(no_args_is_help=True, help="List running workers.")

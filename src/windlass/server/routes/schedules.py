@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.schedule_records import ScheduleInfo
+from windlass.records.schedule_records import ScheduleInfo
 from windlass.server.context import Ctx, RequestContext
 from windlass.server.schemas.jobs import EnqueuedView
 from windlass.server.schemas.overview import ScheduleList, ScheduleView

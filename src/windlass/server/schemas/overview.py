@@ -18,8 +18,8 @@ from windlass.core.query.queue_rates import Rates
 from windlass.core.worker_presence import LiveWorker
 from windlass.insights.failures import FailureGroup, FailureGroups
 from windlass.insights.queues import Queue
-from windlass.limits import LimitInfo
-from windlass.schedule_records import ScheduleInfo
+from windlass.records.limit_records import LimitInfo
+from windlass.records.schedule_records import ScheduleInfo
 from windlass.server.schemas.jobs import JobNode, ResponseModel, decode_value, shared_fields
 from windlass.store import COUNT_CAP, Rollup
 from windlass.task_spec import TaskSpec

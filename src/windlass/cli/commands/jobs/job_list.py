@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from windlass.cli import job_format, terminal
-from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run
+from windlass.cli.common_options import AppPath, AsJson, Url
+from windlass.cli.event_loop import run
+from windlass.cli.store_connection import open_client
 from windlass.core.admission.gates import limit_name
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State

@@ -30,7 +30,7 @@ NEWEST = 20  # jobs read per refresh
 MAX_BARS = 12
 
 
-class LiveView:
+class LiveJobList:
     """Shows active jobs as bars and finished ones as lines; `footer` is below the bars."""
 
     def __init__(self, client: Client, footer: str) -> None:

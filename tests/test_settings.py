@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from windlass import Context, Windlass, WorkerConfig
-from windlass.config import DEFAULT_URL, data_directory, settings, store_key, store_url
 from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import InvalidArgumentError, WindlassError
+from windlass.settings import DEFAULT_URL, data_directory, load_settings, store_key, store_url
 from windlass.store import Retention
 from windlass.stores import open_store, sqlite_path
 
@@ -76,19 +76,19 @@ def test_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_environment_overrides_the_file_and_the_file_the_default(tmp_path: Path) -> None:
     (tmp_path / "windlass.toml").write_text('url = "sqlite:////srv/file.db"\ngrace = 5\n')
-    found = settings({}, {"WINDLASS_GRACE": "7"}, tmp_path)
+    found = load_settings({}, {"WINDLASS_GRACE": "7"}, tmp_path)
     assert (found["grace"].value, found["grace"].origin) == (7.0, "environment WINDLASS_GRACE")
     assert found["url"].value == "sqlite:////srv/file.db"
     assert found["url"].origin == str(tmp_path / "windlass.toml")
-    assert settings({"grace": "9s"}, {"WINDLASS_GRACE": "7"}, tmp_path)["grace"].value == 9.0
+    assert load_settings({"grace": "9s"}, {"WINDLASS_GRACE": "7"}, tmp_path)["grace"].value == 9.0
 
 
 def test_a_setting_without_a_value_is_unset_or_the_default(tmp_path: Path) -> None:
-    found = settings({"lease": None}, {"WINDLASS_LEASE": ""}, tmp_path)
+    found = load_settings({"lease": None}, {"WINDLASS_LEASE": ""}, tmp_path)
     assert (found["lease"].value, found["lease"].origin) == (None, "unset")
     assert (found["url"].value, found["url"].origin) == (DEFAULT_URL, "default")
     assert not found["url"].is_set
-    same = settings({"url": DEFAULT_URL}, {}, tmp_path)["url"]
+    same = load_settings({"url": DEFAULT_URL}, {}, tmp_path)["url"]
     assert same.value == DEFAULT_URL
     assert same.is_set
 
@@ -98,18 +98,18 @@ def test_the_nearest_file_upward_counts_and_its_paths_start_there(tmp_path: Path
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     (inner / "pyproject.toml").write_text("[tool.other]\n")
-    assert settings({}, {}, inner)["url"].value == f"sqlite:///{tmp_path}/jobs.db"
+    assert load_settings({}, {}, inner)["url"].value == f"sqlite:///{tmp_path}/jobs.db"
     (inner / "windlass.toml").write_text("")
-    assert settings({}, {}, inner)["url"].value == DEFAULT_URL
+    assert load_settings({}, {}, inner)["url"].value == DEFAULT_URL
 
 
 def test_queues_are_read_from_words_and_from_a_table(tmp_path: Path) -> None:
-    assert settings({"queues": "media=2, default"}, {}, tmp_path)["queues"].value == {
+    assert load_settings({"queues": "media=2, default"}, {}, tmp_path)["queues"].value == {
         "media": 2,
         "default": None,
     }
     (tmp_path / "windlass.toml").write_text("[queues]\nmedia = 3\n")
-    assert settings({}, {}, tmp_path)["queues"].value == {"media": 3}
+    assert load_settings({}, {}, tmp_path)["queues"].value == {"media": 3}
 
 
 def test_a_key_comes_from_the_settings_and_is_never_shown_when_it_is_wrong(
@@ -144,7 +144,7 @@ def test_a_key_comes_from_the_settings_and_is_never_shown_when_it_is_wrong(
 def test_a_wrong_setting_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "windlass.toml").write_text(text)
     with pytest.raises(WindlassError, match=message):
-        settings({}, {}, tmp_path)
+        load_settings({}, {}, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -153,17 +153,17 @@ def test_a_wrong_setting_is_refused_with_its_place(tmp_path: Path, text: str, me
      (1024, 1024), ("2kb", 2048), ("1T", 2**40)],
 )  # fmt: skip
 def test_a_size_is_read(tmp_path: Path, given: Any, size: int) -> None:
-    assert settings({"max_memory": given}, {}, tmp_path)["max_memory"].value == size
+    assert load_settings({"max_memory": given}, {}, tmp_path)["max_memory"].value == size
 
 
 @pytest.mark.parametrize("given", ["", "much", "-1M", "0", 0, True, "5X", "M"])
 def test_what_is_no_size_is_refused_with_examples(tmp_path: Path, given: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r'max_memory is .*; write it as "512M"'):
-        settings({"max_memory": given}, {}, tmp_path)
+        load_settings({"max_memory": given}, {}, tmp_path)
 
 
 def test_what_is_kept_by_default_is_what_the_store_keeps_by_default(tmp_path: Path) -> None:
-    found = settings({}, {}, tmp_path)
+    found = load_settings({}, {}, tmp_path)
     for name in ("succeeded", "canceled", "failed", "log"):
         assert found[f"keep_{name}"].value == getattr(Retention(), name)
 
@@ -201,7 +201,7 @@ def test_a_file_of_settings_in_a_strange_directory_names_the_file_beside_it(
     place = tmp_path / name
     place.mkdir()
     (place / "windlass.toml").write_text('url = "sqlite:///jobs.db"\n')
-    assert sqlite_path(settings({}, {}, place)["url"].value) == place / "jobs.db"
+    assert sqlite_path(load_settings({}, {}, place)["url"].value) == place / "jobs.db"
 
 
 # -- URLs of stores
