@@ -55,7 +55,7 @@ async def put(client: Client, *args: Any, **options: Any) -> JobRow:
 # -- preparing
 
 
-async def test_a_job_takes_its_settings_from_its_task(client: Client) -> None:
+async def test_a_job_has_the_options_of_its_task(client: Client) -> None:
     job = prepare(client, 1)
     assert (job.task, job.queue, job.priority) == ("add", "sums", 3)
     assert (job.policy, job.lease) == (POLICY, 9.0)
@@ -82,7 +82,7 @@ async def test_options_of_a_job_override_those_of_its_task(client: Client) -> No
     assert (job.owner, job.team, job.tags, job.unique_key) == ("ada", "maths", ("a",), "k")
 
 
-async def test_every_job_has_a_correlation_id_of_its_own_or_the_given_one(client: Client) -> None:
+async def test_a_job_has_a_new_correlation_id_or_the_given_one(client: Client) -> None:
     own = await put(client, 1)
     assert own.correlation_id == str(own.id)
     given = await put(client, 1, headers={CORRELATION_ID: "trace-1", "x": "y"})
@@ -90,7 +90,7 @@ async def test_every_job_has_a_correlation_id_of_its_own_or_the_given_one(client
     assert given.headers == {CORRELATION_ID: "trace-1", "x": "y"}
 
 
-async def test_jobs_that_can_be_mistaken_for_one_another_carry_a_digest(client: Client) -> None:
+async def test_jobs_with_an_id_or_request_id_have_a_digest(client: Client) -> None:
     same = [prepare(client, 1, request_id="r").digest for _ in range(2)]
     assert same[0] == same[1]
     assert same[0] is not None
@@ -152,7 +152,7 @@ async def test_a_finished_job_cannot_be_canceled(client: Client) -> None:
         await client.cancel(row.id)
 
 
-async def test_the_events_of_a_job_are_followed_from_any_place(client: Client) -> None:
+async def test_events_can_be_followed_from_any_number(client: Client) -> None:
     await put(client, 1)
     row = await claim_one(client.store, "sums")
     await settle_one(client.store, row, Succeeded())
@@ -162,21 +162,21 @@ async def test_the_events_of_a_job_are_followed_from_any_place(client: Client) -
     assert [event async for event in client.events(row.id, after=2)] == every[2:]
 
 
-async def test_a_refused_job_raises_its_own_error(client: Client) -> None:
+async def test_a_refused_job_raises_the_error_of_its_result(client: Client) -> None:
     [answer] = await client.enqueue([make_job(queue="")])
     assert answer.status is EnqueueStatus.REFUSED
     with pytest.raises(InvalidArgumentError, match="queue"):
         accepted_row(answer)
 
 
-async def test_an_id_that_means_another_job_is_a_conflict(client: Client) -> None:
+async def test_an_id_with_other_arguments_is_a_conflict(client: Client) -> None:
     await put(client, 1, id=ID)
     assert (await put(client, 1, id=ID)).id == ID
     with pytest.raises(ConflictError, match=str(ID)):
         await put(client, 2, id=ID)
 
 
-async def test_times_are_turned_into_instants_by_the_store(client: Client) -> None:
+async def test_the_store_converts_delays_to_instants(client: Client) -> None:
     row = await put(client, 1, delay=60.0, expires_in=90.0)
     assert row.due_at == START + 60_000_000
     assert row.expires_at == START + 90_000_000
@@ -196,7 +196,7 @@ async def fail(client: Client, row: JobRow, *, step: str | None = None) -> None:
     await settle_one(client.store, job, Failed(failure=failure))
 
 
-async def test_a_retry_is_the_same_request_as_a_new_job_that_points_back(client: Client) -> None:
+async def test_a_retry_is_a_new_job_that_refers_to_the_first(client: Client) -> None:
     row = await put(
         client, 1, owner="ann", team="red", tags=("x",), unique_key="k", request_id="r",
         headers={"trace": "t"}, priority=9,
@@ -213,7 +213,7 @@ async def test_a_retry_is_the_same_request_as_a_new_job_that_points_back(client:
     assert (await client.get(row.id)).retried_as == new.id
 
 
-async def test_a_second_retry_answers_the_one_under_way(client: Client) -> None:
+async def test_a_second_retry_returns_the_unfinished_first_one(client: Client) -> None:
     row = await put(client, 1)
     await fail(client, row)
     first, second = await client.retry(row.id), await client.retry(row.id)

@@ -48,7 +48,7 @@ async def working(app: Windlass) -> AsyncIterator[None]:
         await app.aclose()
 
 
-async def test_results_go_from_parents_to_children(app: Windlass) -> None:
+async def test_results_are_passed_from_parents_to_children(app: Windlass) -> None:
     @app.task
     async def double(n: int) -> int:
         return 2 * n
@@ -71,7 +71,7 @@ async def test_results_go_from_parents_to_children(app: Windlass) -> None:
         assert {job.row.flow_id for job in jobs} == {run.id}
 
 
-async def test_a_fan_in_gets_all_results_in_their_order(app: Windlass) -> None:
+async def test_a_fan_in_gets_all_results_in_order(app: Windlass) -> None:
     @app.task
     async def square(n: int) -> int:
         return n * n
@@ -89,7 +89,7 @@ async def test_a_fan_in_gets_all_results_in_their_order(app: Windlass) -> None:
         assert await (await run.ajob(end)).aresult() == [*(n * n for n in range(20)), 9, 7]
 
 
-async def test_a_result_of_the_wrong_type_is_refused_when_it_is_there(app: Windlass) -> None:
+async def test_a_parent_result_of_the_wrong_type_fails_the_child(app: Windlass) -> None:
     @app.task
     async def name() -> str:
         return "ada"
@@ -108,7 +108,7 @@ async def test_a_result_of_the_wrong_type_is_refused_when_it_is_there(app: Windl
         assert job.row.error.code == InvalidInput.code
 
 
-async def test_order_without_results_and_nodes_that_always_run(app: Windlass) -> None:
+async def test_a_node_can_wait_without_a_result_or_run_always(app: Windlass) -> None:
     ran: list[str] = []
 
     @app.task
@@ -133,7 +133,7 @@ async def test_order_without_results_and_nodes_that_always_run(app: Windlass) ->
         assert (await run.ajob(last)).state is State.SUCCEEDED
 
 
-async def test_a_cycle_is_refused_and_names_its_tasks(app: Windlass) -> None:
+async def test_a_cycle_is_refused_with_the_names_of_its_tasks(app: Windlass) -> None:
     @app.task(name="turn")
     async def turn() -> None: ...
 
@@ -148,7 +148,7 @@ async def test_a_cycle_is_refused_and_names_its_tasks(app: Windlass) -> None:
     await app.aclose()
 
 
-async def test_a_flow_with_a_wrong_part_stores_nothing(app: Windlass) -> None:
+async def test_a_flow_with_an_invalid_job_stores_nothing(app: Windlass) -> None:
     @app.task
     async def double(n: int) -> int:
         return 2 * n
@@ -163,7 +163,7 @@ async def test_a_flow_with_a_wrong_part_stores_nothing(app: Windlass) -> None:
     await app.aclose()
 
 
-async def test_chains_and_groups(app: Windlass) -> None:
+async def test_chains_and_groups_pass_results_on(app: Windlass) -> None:
     @app.task
     async def add(a: int, b: int = 1) -> int:
         return a + b
@@ -218,7 +218,7 @@ async def test_a_flow_is_canceled_and_retried_as_a_whole(app: Windlass) -> None:
         assert (await waiting.await_end(PATIENCE)).state is State.CANCELED
 
 
-async def test_a_flow_resumes_after_the_steps_that_were_done(app: Windlass) -> None:
+async def test_a_flow_resumes_after_completed_steps(app: Windlass) -> None:
     done: list[str] = []
     ready = False
 
@@ -245,7 +245,7 @@ async def test_a_flow_resumes_after_the_steps_that_were_done(app: Windlass) -> N
         assert done == ["script"]
 
 
-async def test_a_job_depends_on_others_by_its_options(app: Windlass) -> None:
+async def test_options_make_a_job_depend_on_others(app: Windlass) -> None:
     @app.task
     async def note(n: int) -> int:
         return n
@@ -303,7 +303,7 @@ async def test_a_task_fans_out_and_continues_with_the_results(app: Windlass) -> 
         await app.aclose()
 
 
-async def test_an_attempt_that_fails_after_its_parts_were_made_finds_them_again(
+async def test_an_attempt_after_a_failure_finds_its_children_again(
     app: Windlass,
 ) -> None:
     ran: list[int] = []
@@ -351,7 +351,7 @@ async def test_a_failed_child_raises_in_the_waiting_task(app: Windlass) -> None:
         assert "of 3 jobs of" in await job.aresult(PATIENCE)
 
 
-async def test_a_sync_task_waits_as_well(app: Windlass) -> None:
+async def test_a_sync_task_can_fan_out_and_wait(app: Windlass) -> None:
     @app.task
     def part(n: int) -> int:
         return n + 1
@@ -367,7 +367,7 @@ async def test_a_sync_task_waits_as_well(app: Windlass) -> None:
         assert await job.aresult(PATIENCE) == [2, 3, 9]
 
 
-async def test_a_signal_is_waited_for_without_a_slot(app: Windlass) -> None:
+async def test_a_task_waits_for_a_signal_without_a_slot(app: Windlass) -> None:
     @app.task
     async def approval(ctx: Context) -> dict[str, str]:
         approval: dict[str, str] = await ctx.await_for("approved")
@@ -410,7 +410,7 @@ async def test_a_signal_after_the_timeout_raises_an_error(app: Windlass) -> None
         assert await job.aresult(PATIENCE) == "gave up"
 
 
-async def test_one_job_of_a_flow_is_retried_with_the_results_it_had(app: Windlass) -> None:
+async def test_a_retried_job_of_a_flow_gets_the_same_parent_results(app: Windlass) -> None:
     broken = [True]
 
     @app.task
@@ -464,7 +464,7 @@ async def test_a_retry_waits_for_the_retry_of_its_parent(app: Windlass) -> None:
         assert await (await run.ajob(last)).aresult() == 6
 
 
-async def test_a_flow_is_retried_in_which_a_task_has_fanned_out(app: Windlass) -> None:
+async def test_a_flow_with_a_fan_out_is_retried(app: Windlass) -> None:
     broken = [True]
 
     @app.task(max_retries=0)
@@ -492,7 +492,7 @@ async def test_a_flow_is_retried_in_which_a_task_has_fanned_out(app: Windlass) -
         assert await (await run.ajob(last)).aresult() == 6
 
 
-async def test_a_job_whose_parent_is_not_kept_is_not_retried_with_another_result(
+async def test_a_job_with_a_pruned_parent_is_not_retried_with_another_result(
     app: Windlass,
 ) -> None:
     @app.task
@@ -515,7 +515,7 @@ async def test_a_job_whose_parent_is_not_kept_is_not_retried_with_another_result
             await job.aretry()
 
 
-async def test_a_task_of_an_owner_waits_for_its_jobs_which_are_the_owners_too(
+async def test_children_of_a_task_have_the_owner_of_its_job(
     app: Windlass,
 ) -> None:
     gate, runs = asyncio.Event(), []
@@ -541,7 +541,7 @@ async def test_a_task_of_an_owner_waits_for_its_jobs_which_are_the_owners_too(
 
 
 @pytest.mark.parametrize("options", [{"owner": "bob"}, {"unique_key": "k"}, {"request_id": "r"}])
-async def test_jobs_that_could_not_be_waited_for_are_refused(
+async def test_children_that_could_not_end_are_refused(
     app: Windlass, options: dict[str, str]
 ) -> None:
     @app.task
@@ -559,7 +559,7 @@ async def test_jobs_that_could_not_be_waited_for_are_refused(
         assert job.row.error.code == "configuration"
 
 
-async def test_a_job_that_ran_is_not_run_again_because_it_was_not_kept(app: Windlass) -> None:
+async def test_a_pruned_child_is_not_run_again(app: Windlass) -> None:
     gate, ran = asyncio.Event(), []
 
     @app.task

@@ -68,13 +68,13 @@ def test_a_server_url_loads_its_driver_and_no_database(tmp_path: Path) -> None:
     assert not found & {"apsw", "asyncpg", "fastapi", "starlette", "uvicorn"}
 
 
-def test_every_public_name_is_there_and_is_named_once() -> None:
+def test_every_name_in_all_exists_and_is_listed_once() -> None:
     for name in windlass.__all__:
         assert hasattr(windlass, name), name
     assert len(set(windlass.__all__)) == len(windlass.__all__)
 
 
-def test_every_name_that_the_package_gathers_is_public() -> None:
+def test_every_name_that_the_package_imports_is_public() -> None:
     gathered = {
         name
         for name, value in vars(windlass).items()
@@ -95,5 +95,5 @@ ERRORS = sorted(
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_every_error_that_one_may_raise_or_catch_is_a_public_name(name: str) -> None:
+def test_every_error_class_is_a_public_name(name: str) -> None:
     assert name in windlass.__all__

@@ -130,7 +130,7 @@ async def test_no_more_jobs_of_a_task_run_than_its_limit(app: Windlass) -> None:
     assert max(at_once) == 2
 
 
-async def test_a_limit_is_there_before_the_first_job_of_its_task(app: Windlass) -> None:
+async def test_a_limit_is_stored_before_the_first_job_of_its_task(app: Windlass) -> None:
     @app.task(name="render", limit=Limit(concurrency=1))
     async def render() -> None: ...
 
@@ -147,7 +147,7 @@ async def test_each_key_has_its_own_limit(app: Windlass) -> None:
     assert [job.state for job in jobs] == [State.QUEUED, State.CREATED, State.QUEUED]
 
 
-async def test_a_rate_lets_so_many_start_in_its_time(app: Windlass) -> None:
+async def test_a_rate_limits_starts_in_any_period(app: Windlass) -> None:
     @app.task(limit=Limit(rate="2/1m"))
     async def call() -> None: ...
 
@@ -175,7 +175,7 @@ async def test_a_queue_is_limited_by_the_app(clock: VirtualClock) -> None:
     await app.aclose()
 
 
-async def test_a_group_brings_its_limits_along_also_those_it_gets_later(app: Windlass) -> None:
+async def test_an_app_gets_the_limits_of_a_group_also_later_ones(app: Windlass) -> None:
     tasks = Tasks()
     app.include(tasks)
 
@@ -197,7 +197,7 @@ async def test_a_group_brings_its_limits_along_also_those_it_gets_later(app: Win
     )
 
 
-async def test_limits_hold_for_a_flow_and_for_children(app: Windlass) -> None:
+async def test_limits_apply_to_flows_and_children(app: Windlass) -> None:
     @app.task(name="piece", limit=Limit(concurrency=1), limit_key="number")
     async def piece(number: int) -> int:
         return number
@@ -232,7 +232,7 @@ def test_an_invalid_limit_is_refused_where_it_is_declared(plain: Windlass) -> No
         Windlass("memory:", limits={"queue:x": 5})  # type: ignore[dict-item]
 
 
-def test_two_limits_for_one_thing_are_refused() -> None:
+def test_two_limits_with_one_name_are_refused() -> None:
     app = Windlass("memory:", limits={"task:render": TWO})
     with pytest.raises(ConfigurationError, match="two limits are declared for task:render"):
 
@@ -256,7 +256,7 @@ class Plan(Enum):
     FREE = "free"
 
 
-def test_the_key_is_an_argument_or_a_function_of_some(plain: Windlass) -> None:
+def test_the_limit_key_is_an_argument_or_a_function_of_arguments(plain: Windlass) -> None:
     @plain.task(limit_key="tenant")
     def one(text: str, tenant: str | None = "none") -> None: ...
 
@@ -276,7 +276,7 @@ def test_the_key_is_an_argument_or_a_function_of_some(plain: Windlass) -> None:
     [("ada", "ada"), ("", ""), (7, "7"), (None, None), (Plan.FREE, "free"),
      (UUID(int=5), "00000000-0000-0000-0000-000000000005")],
 )  # fmt: skip
-def test_the_key_becomes_text(plain: Windlass, answer: Any, key: str | None) -> None:
+def test_the_limit_key_is_converted_to_text(plain: Windlass, answer: Any, key: str | None) -> None:
     @plain.task(limit_key=lambda: answer)
     def task() -> None: ...
 
@@ -314,7 +314,7 @@ def test_a_key_that_is_too_long_is_refused(plain: Windlass) -> None:
         mail.enqueue("x" * 600)
 
 
-def test_a_key_of_arguments_that_the_task_does_not_have_is_refused(plain: Windlass) -> None:
+def test_a_limit_key_of_unknown_arguments_is_refused(plain: Windlass) -> None:
     def mail(ctx: Context, tenant: str) -> None: ...
 
     async def later(tenant: str) -> str:
@@ -333,7 +333,7 @@ def test_a_key_of_arguments_that_the_task_does_not_have_is_refused(plain: Windla
     assert plain.tasks.get("mail") is None
 
 
-def test_a_batch_task_has_keys_of_what_its_jobs_take(plain: Windlass) -> None:
+def test_the_limit_key_of_a_batch_task_uses_the_arguments_of_a_job(plain: Windlass) -> None:
     @plain.task(batch=10, args=Tenant, limit_key=lambda id, name: f"{id}{name}")  # noqa: A006
     def mails(batch: Batch[Tenant]) -> None: ...
 
@@ -354,7 +354,7 @@ def test_a_key_from_a_future_result_is_refused(plain: Windlass) -> None:
     assert sum(run.refresh().counts.values()) == 2
 
 
-async def test_a_retry_and_a_tick_have_the_key_of_the_first(app: Windlass) -> None:
+async def test_retries_and_ticks_keep_the_limit_key(app: Windlass) -> None:
     @app.schedule(every="1m", args=["ada"])
     @app.task(max_retries=0, limit_key="tenant")
     async def mail(tenant: str) -> None:
@@ -386,7 +386,7 @@ async def test_a_key_without_limits_gives_fairness(app: Windlass) -> None:
 # -- what is stored, and when
 
 
-def test_an_app_without_limits_asks_nothing_more_of_its_store(place: Place) -> None:
+def test_an_app_without_limits_makes_no_extra_store_calls(place: Place) -> None:
     app = place.open()
 
     @app.task(limit_key="number")
@@ -397,7 +397,7 @@ def test_an_app_without_limits_asks_nothing_more_of_its_store(place: Place) -> N
     assert place.calls == ["enqueue", "enqueue"]
 
 
-def test_limits_are_written_once_and_read_no_more(place: Place) -> None:
+def test_limits_are_stored_once_per_process(place: Place) -> None:
     for processes in range(2):
         app = place.open({"queue:slow": FIVE})
 
@@ -413,7 +413,7 @@ def test_limits_are_written_once_and_read_no_more(place: Place) -> None:
         assert place.calls == ["enqueue"]
 
 
-def test_two_versions_of_the_code_do_not_fight(place: Place) -> None:
+def test_two_versions_of_the_code_do_not_overwrite_each_other_repeatedly(place: Place) -> None:
     """The last process to start wins, and an enqueue writes no limits."""
 
     def version(limit: Limit) -> tuple[Windlass, Any]:
@@ -429,7 +429,7 @@ def test_two_versions_of_the_code_do_not_fight(place: Place) -> None:
     assert new.limits.list()[0].declared == FIVE
 
 
-def test_what_a_person_set_outlives_a_deploy(place: Place) -> None:
+def test_a_limit_set_at_run_time_outlives_a_deploy(place: Place) -> None:
     first = place.open({"queue:slow": TWO})
     first.limits.set("queue:slow", Limit(concurrency=1))
     second = place.open({"queue:slow": FIVE})
@@ -447,7 +447,7 @@ def test_what_a_person_set_outlives_a_deploy(place: Place) -> None:
     assert (back.limit, back.override) == (FIVE, None)
 
 
-def test_no_job_is_stored_while_its_limits_cannot_be(place: Place) -> None:
+def test_no_job_is_stored_while_its_limits_cannot_be_stored(place: Place) -> None:
     app = place.open({"queue:default": TWO})
 
     @app.task
@@ -505,7 +505,7 @@ async def test_limits_are_stored_before_a_transaction_on_an_event_loop(tmp_path:
     await app.aclose()
 
 
-async def test_a_twin_of_the_app_has_its_limits_and_the_app_still_has_to_store_them(
+async def test_a_twin_stores_the_limits_of_its_app_separately(
     app: Windlass,
 ) -> None:
     @app.task(name="render", limit=TWO)
@@ -523,7 +523,7 @@ async def test_a_twin_of_the_app_has_its_limits_and_the_app_still_has_to_store_t
 # -- at run time
 
 
-async def test_limits_are_listed_with_holders_and_waiting_jobs(app: Windlass) -> None:
+async def test_limits_are_listed_with_counts_of_holding_and_waiting_jobs(app: Windlass) -> None:
     @app.task(name="mail", limit=TWO, limit_key="tenant", key_limit=FIVE)
     async def mail(tenant: str) -> None: ...
 
@@ -552,7 +552,7 @@ async def test_a_set_limit_applies_at_once_and_a_reset_admits_all(app: Windlass)
     assert [(await job.arefresh()).state for job in jobs] == [State.SUCCEEDED] * 3
 
 
-async def test_what_code_no_longer_declares_stays_until_it_is_removed(app: Windlass) -> None:
+async def test_a_limit_that_code_no_longer_declares_stays_until_removed(app: Windlass) -> None:
     store = app.client().store
     other = Windlass("memory:", limits={"queue:old": TWO})
     await other.hooks.declare_limits(store)  # type: ignore[misc]
@@ -592,7 +592,7 @@ async def test_concurrent_changes_of_override_and_declaration_are_both_kept(turn
     assert (found.override, found.declared) == (TWO, FIVE)
 
 
-def test_the_door_without_an_event_loop_has_the_same_verbs(plain: Windlass) -> None:
+def test_the_sync_api_of_limits_has_the_same_methods(plain: Windlass) -> None:
     for name in ("list", "set", "reset", "remove"):
         waited, awaited = getattr(Limits, name), getattr(Limits, f"a{name}")
         assert inspect.signature(waited) == inspect.signature(awaited)

@@ -35,7 +35,7 @@ def test_two_classes_never_share_a_name() -> None:
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 
-def test_no_folder_has_more_files_than_a_reader_can_survey() -> None:
+def test_no_folder_has_too_many_files() -> None:
     folders: dict[str, int] = defaultdict(int)
     for path in files_in("src", "js"):
         if path.suffix in TEXT and path.name not in {"__init__.py", "__main__.py"}:

@@ -73,7 +73,7 @@ async def start(app: Windlass) -> None:
 # -- declared in code
 
 
-async def test_a_schedule_above_a_task_is_stored_by_a_worker_that_starts(app: Windlass) -> None:
+async def test_a_starting_worker_stores_the_declared_schedules(app: Windlass) -> None:
     @app.schedule("30 3 * * *", tz="Europe/Berlin", missed="all")
     @app.task(name="report")
     async def report() -> None: ...
@@ -112,7 +112,7 @@ async def test_a_tick_calls_the_task_with_its_arguments_and_options(
     assert (row.priority, row.policy.max_retries) == (5, 7)
 
 
-def test_the_task_stays_what_it_was() -> None:
+def test_a_scheduled_task_is_still_a_task() -> None:
     app = Windlass("memory:")
 
     @app.schedule(every="1m")
@@ -138,7 +138,7 @@ async def test_several_schedules_of_one_task_have_names(app: Windlass) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_a_group_brings_its_schedules_along(app: Windlass, late: bool) -> None:
+async def test_an_app_gets_the_schedules_of_a_group(app: Windlass, late: bool) -> None:
     tasks = Tasks()
     if late:
         app.include(tasks)
@@ -153,7 +153,7 @@ async def test_a_group_brings_its_schedules_along(app: Windlass, late: bool) -> 
     assert [one.name for one in await app.schedules.alist()] == ["clean"]
 
 
-def test_a_group_whose_schedule_has_a_name_that_is_taken_is_not_taken_in() -> None:
+def test_a_group_with_a_duplicate_schedule_name_is_not_included() -> None:
     app, tasks = Windlass("memory:"), Tasks()
 
     @app.schedule(every="1h", name="clean")
@@ -202,7 +202,7 @@ def test_an_invalid_schedule_is_refused_where_it_is_declared(
     app.close()
 
 
-def test_options_of_one_job_are_refused_where_they_are_declared() -> None:
+def test_options_of_a_single_job_are_refused_in_a_schedule() -> None:
     app = Windlass("memory:")
 
     @app.task
@@ -213,7 +213,7 @@ def test_options_of_one_job_are_refused_where_they_are_declared() -> None:
     app.close()
 
 
-def test_only_a_task_that_is_known_here_can_be_scheduled() -> None:
+def test_only_a_task_of_the_app_can_be_scheduled() -> None:
     app, other = Windlass("memory:"), Windlass("memory:")
 
     def function() -> None: ...
@@ -268,7 +268,9 @@ async def test_new_arguments_are_stored_and_the_interval_continues(
     await new.aclose()
 
 
-async def test_a_new_time_begins_when_it_is_stored(file: str, clock: VirtualClock) -> None:
+async def test_a_changed_time_applies_from_when_it_is_stored(
+    file: str, clock: VirtualClock
+) -> None:
     old = version(file, clock, every="1h", missed="all")
     await start(old)
     await old.aclose()
@@ -292,7 +294,7 @@ async def test_a_pause_made_at_run_time_outlives_a_deploy(file: str, clock: Virt
     await new.aclose()
 
 
-async def test_what_code_no_longer_declares_stays_until_it_is_deleted(
+async def test_a_schedule_that_code_no_longer_declares_stays_until_deleted(
     file: str, clock: VirtualClock
 ) -> None:
     """Another app on the same store may declare it."""
@@ -324,7 +326,7 @@ async def test_a_deleted_schedule_is_stored_again_if_code_declares_it(
     assert again.since == clock.now()
 
 
-async def test_code_wins_over_what_was_made_at_run_time_under_its_name(
+async def test_a_declared_schedule_replaces_one_added_at_run_time(
     file: str, clock: VirtualClock
 ) -> None:
     app = version(file, clock, every="1h")
@@ -389,7 +391,7 @@ async def test_the_last_tick_is_reported(app: Windlass, clock: VirtualClock) -> 
     assert found.next_tick == datetime(2026, 1, 1, 0, 10, tzinfo=UTC)
 
 
-async def test_a_job_can_be_had_at_once_beside_the_ticks(
+async def test_a_job_can_be_enqueued_in_addition_to_the_ticks(
     app: Windlass, clock: VirtualClock
 ) -> None:
     seen: list[str] = []
@@ -424,7 +426,7 @@ async def test_a_name_that_is_taken_is_a_conflict(app: Windlass) -> None:
 
 
 @pytest.mark.parametrize("verb", ["aget", "apause", "aresume", "adelete", "arun"])
-async def test_what_is_not_there_is_not_found(app: Windlass, verb: str) -> None:
+async def test_an_unknown_schedule_is_not_found(app: Windlass, verb: str) -> None:
     with pytest.raises(NotFoundError, match=r"no schedule 'daily'$"):
         await getattr(app.schedules, verb)("daily")
 
@@ -438,7 +440,7 @@ async def test_what_is_not_there_is_not_found(app: Windlass, verb: str) -> None:
         await getattr(app.schedules, verb)("daily")
 
 
-async def test_a_change_that_meets_another_is_made_after_it(app: Windlass) -> None:
+async def test_a_concurrent_change_is_repeated_on_the_new_version(app: Windlass) -> None:
     @app.task(name="report")
     async def report() -> None: ...
 
@@ -470,7 +472,7 @@ async def test_a_change_that_meets_another_is_made_after_it(app: Windlass) -> No
 # -- both doors
 
 
-def test_the_sync_door_does_the_same_without_an_event_loop(plain: Windlass) -> None:
+def test_the_sync_api_works_without_an_event_loop(plain: Windlass) -> None:
     @plain.task(name="report")
     def report() -> None: ...
 
@@ -485,7 +487,7 @@ def test_the_sync_door_does_the_same_without_an_event_loop(plain: Windlass) -> N
 
 
 @pytest.mark.parametrize("name", ["add", "list", "get", "pause", "resume", "delete", "run"])
-def test_the_two_doors_take_the_same_arguments(name: str) -> None:
+def test_sync_and_async_methods_have_the_same_parameters(name: str) -> None:
     one, two = getattr(Schedules, name), getattr(Schedules, f"a{name}")
     assert inspect.signature(one) == inspect.signature(two)
     assert inspect.iscoroutinefunction(two)

@@ -1,4 +1,4 @@
-"""Parsing of task and job options."""
+"""Parsers of task and job options: they validate what users pass, and convert it."""
 
 from __future__ import annotations
 

@@ -74,11 +74,11 @@ def test_the_demo_runs_to_its_end(demo: Demo) -> None:
     assert "Nothing was lost." in reported
 
 
-def test_the_readme_shows_a_whole_program() -> None:
+def test_the_readme_has_a_complete_program() -> None:
     assert PROGRAMS
 
 
-def test_every_block_of_the_readme_is_at_least_python() -> None:
+def test_every_python_block_of_the_readme_compiles() -> None:
     for block in FRAGMENTS:
         compile(block, "README.md", "exec")
 

@@ -47,7 +47,7 @@ def test_the_pages_match_the_code(generated: dict[str, str]) -> None:
     assert not old, f"{', '.join(old)} no longer say what the code says: run `make docs`"
 
 
-def test_every_public_name_is_there(generated: dict[str, str]) -> None:
+def test_every_public_name_is_in_the_reference(generated: dict[str, str]) -> None:
     page = generated["python.md"]
     for name in [*windlass.__all__, *testing.__all__]:
         assert re.search(rf"^### {name}$|^\| `{name}\b", page, re.MULTILINE), name
@@ -83,7 +83,7 @@ def test_every_link_leads_to_a_heading(page: str) -> None:
             assert anchor in anchors(target or page), f"{target}#{anchor}"
 
 
-def test_events_carry_the_keys_that_the_page_names(
+def test_events_have_the_keys_that_the_page_lists(
     generated: dict[str, str], tmp_path: Path
 ) -> None:
     app = Windlass("memory:", data=tmp_path)

@@ -47,7 +47,7 @@ from windlass.testing import FaultyStore, VirtualClock
 # -- enqueue
 
 
-async def test_an_enqueued_job_is_stored_and_scheduled_under_an_id_that_sorts_by_time(
+async def test_an_enqueued_job_is_queued_with_an_id_that_sorts_by_time(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(queue="priority")
@@ -61,7 +61,7 @@ async def test_an_enqueued_job_is_stored_and_scheduled_under_an_id_that_sorts_by
     assert sorted(job.id for job in jobs) == [job.id for job in jobs]
 
 
-async def test_the_same_request_is_answered_with_the_job_it_made_the_first_time(
+async def test_a_repeated_request_returns_the_job_of_the_first(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task
@@ -78,7 +78,7 @@ async def test_the_same_request_is_answered_with_the_job_it_made_the_first_time(
     assert (await task.options(request_id="request-1").aenqueue(1)).state is State.SUCCEEDED
 
 
-async def test_the_same_request_id_for_something_else_is_a_conflict(app: Windlass) -> None:
+async def test_the_same_request_id_with_other_arguments_is_a_conflict(app: Windlass) -> None:
     @app.task
     async def task(n: int) -> None: ...
 
@@ -89,7 +89,7 @@ async def test_the_same_request_id_for_something_else_is_a_conflict(app: Windlas
     assert not other.duplicate
 
 
-async def test_one_request_sent_many_times_at_once_makes_one_job(app: Windlass) -> None:
+async def test_concurrent_repeats_of_a_request_create_one_job(app: Windlass) -> None:
     @app.task
     async def task() -> None: ...
 
@@ -99,7 +99,7 @@ async def test_one_request_sent_many_times_at_once_makes_one_job(app: Windlass) 
     assert sum(not job.duplicate for job in jobs) == 1
 
 
-async def test_parameters_that_are_too_large_are_refused_with_the_way_out(app: Windlass) -> None:
+async def test_parameters_that_are_too_large_are_refused_with_advice(app: Windlass) -> None:
     @app.task
     async def task(text: str) -> None: ...
 
@@ -107,7 +107,7 @@ async def test_parameters_that_are_too_large_are_refused_with_the_way_out(app: W
         await task.aenqueue("x" * 2**20)
 
 
-async def test_a_job_that_is_not_there_is_not_found(app: Windlass) -> None:
+async def test_a_missing_job_is_not_found(app: Windlass) -> None:
     with pytest.raises(NotFoundError, match="no job"):
         await app.ajob(uuid4())
     with pytest.raises(InvalidArgumentError, match="is not a job id"):
@@ -151,7 +151,7 @@ async def test_a_worker_claims_no_more_jobs_than_its_slots(
             await job.await_end(PATIENCE)
 
 
-async def test_a_job_that_cannot_be_read_does_not_stop_those_behind_it(app: Windlass) -> None:
+async def test_an_unreadable_job_does_not_stop_later_jobs(app: Windlass) -> None:
     @app.task
     async def task(n: int) -> int:
         return n
@@ -207,7 +207,7 @@ async def taken_over(app: Windlass, clock: VirtualClock) -> AsyncIterator[Job[st
                 finish.set()
 
 
-async def test_a_job_whose_worker_fell_silent_is_delivered_again(
+async def test_a_job_with_an_expired_lease_is_delivered_again(
     app: Windlass, clock: VirtualClock
 ) -> None:
     async with taken_over(app, clock) as job:
@@ -229,7 +229,7 @@ async def test_a_completed_job_is_not_requeued_by_an_expired_lease(
     assert (await job.arefresh()).row == done
 
 
-async def test_only_one_worker_has_a_job_at_a_time(app: Windlass) -> None:
+async def test_only_one_worker_runs_a_job_at_a_time(app: Windlass) -> None:
     now: dict[UUID, int] = {}
     most = 0
 
@@ -250,9 +250,7 @@ async def test_only_one_worker_has_a_job_at_a_time(app: Windlass) -> None:
     assert most == 1
 
 
-async def test_visibility_is_lengthened_while_a_job_runs(
-    app: Windlass, clock: VirtualClock
-) -> None:
+async def test_a_lease_is_extended_while_its_job_runs(app: Windlass, clock: VirtualClock) -> None:
     @app.task
     async def task() -> None:
         await asyncio.sleep(FOREVER)
@@ -387,7 +385,7 @@ async def test_a_stream_replays_events_and_continues_live(app: Windlass) -> None
     assert message == ["before", "after"]
 
 
-async def test_a_stream_from_a_number_starts_behind_it(app: Windlass) -> None:
+async def test_a_stream_after_a_number_starts_with_the_next_event(app: Windlass) -> None:
     job = await talkative(app)
     everything = await events_of(job)
     late = [event async for event in job.aevents(after=4)]
@@ -472,7 +470,7 @@ async def test_an_event_during_error_handling_never_hides_the_error(
     assert last.data["errorMessage"] == "the real one"
 
 
-async def test_throttled_workers_try_again_and_no_attempt_is_lost(app: Windlass) -> None:
+async def test_throttled_workers_retry_and_lose_no_attempt(app: Windlass) -> None:
     left = {"claim": 2}
 
     def throttle(verb: str) -> None:

@@ -68,7 +68,7 @@ FINAL = [State.SUCCEEDED, State.FAILED, State.CANCELED]
 # -- states
 
 
-async def test_a_queued_job_starts_and_is_done(app: Windlass) -> None:
+async def test_a_queued_job_starts_and_succeeds(app: Windlass) -> None:
     job = await brought_to(app, State.SUCCEEDED)
     assert await story(job) == ["created", "queued", "running", "succeeded"]
 
@@ -87,7 +87,7 @@ async def test_a_queued_job_is_canceled_before_it_starts(app: Windlass) -> None:
     assert (len(ran), await story(job)) == (1, ["created", "queued", "canceled"])
 
 
-async def test_a_running_job_that_meets_an_error_is_failed(app: Windlass) -> None:
+async def test_a_running_job_that_raises_an_error_fails(app: Windlass) -> None:
     job = await brought_to(app, State.FAILED)
     assert await story(job) == ["created", "queued", "running", "failed"]
 
@@ -97,7 +97,7 @@ async def test_a_running_job_is_canceled(app: Windlass) -> None:
     assert await story(job) == ["created", "queued", "running", "canceled"]
 
 
-async def test_done_failed_and_canceled_are_final_and_nothing_else_is(app: Windlass) -> None:
+async def test_only_succeeded_failed_and_canceled_are_final(app: Windlass) -> None:
     @app.task
     async def task(fail: bool) -> None:
         if fail:
@@ -189,20 +189,24 @@ def lifetime(row: JobRow) -> list[int]:
     return [round((instant or 0) / 1e6 - row.created_at / 1e6) for instant in instants]
 
 
-async def test_a_success_has_its_instants_in_order(app: Windlass, clock: VirtualClock) -> None:
+async def test_the_instants_of_a_succeeded_job_are_in_order(
+    app: Windlass, clock: VirtualClock
+) -> None:
     row = await lived(app, clock, succeeds)
     assert lifetime(row) == [0, 1, 31]
     assert (row.state, row.percent) == (State.SUCCEEDED, 100)
 
 
-async def test_a_failure_ends_at_the_instant_it_failed(app: Windlass, clock: VirtualClock) -> None:
+async def test_a_failed_job_ends_at_the_instant_of_its_failure(
+    app: Windlass, clock: VirtualClock
+) -> None:
     row = await lived(app, clock, fails)
     assert (row.state, lifetime(row)) == (State.FAILED, [0, 1, 31])
     assert row.error is not None
     assert row.error.at == row.ended_at
 
 
-async def test_a_job_canceled_at_40_percent_stays_there_and_ends_when_it_is_canceled(
+async def test_a_canceled_job_keeps_its_percent_and_ends_at_its_cancel(
     app: Windlass, clock: VirtualClock
 ) -> None:
     row = await lived(app, clock, canceled)
@@ -210,7 +214,7 @@ async def test_a_job_canceled_at_40_percent_stays_there_and_ends_when_it_is_canc
     assert (row.percent, row.result) == (40, None)
 
 
-async def test_a_job_canceled_while_it_waits_never_started(
+async def test_a_job_canceled_while_waiting_has_no_start(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task
@@ -237,7 +241,7 @@ async def test_a_final_job_and_its_last_event_have_the_end_time(
     assert (last.type, last.at) == (kind, job.row.ended_at)
 
 
-async def test_a_job_that_is_not_over_has_no_end(app: Windlass) -> None:
+async def test_an_unfinished_job_has_no_end(app: Windlass) -> None:
     @app.task
     async def task(fail: bool) -> None:
         if fail:
@@ -297,7 +301,7 @@ REPORTED = [0, 10, 25, 20, 30, 28, 50, 75, 100, 95]
 SHOWN = [0, 10, 25, 25, 30, 30, 50, 75, 100, 100]
 
 
-async def test_progress_that_would_fall_stays_where_it_is(app: Windlass) -> None:
+async def test_progress_never_decreases(app: Windlass) -> None:
     @app.task
     async def task(ctx: Context) -> None:
         for percent in REPORTED:
@@ -323,9 +327,7 @@ async def test_progress_stays_between_0_and_100(app: Windlass, reported: float, 
     assert (await end(app, job)).percent == shown
 
 
-async def test_progress_does_not_fall_when_a_job_is_tried_again(
-    app: Windlass, clock: VirtualClock
-) -> None:
+async def test_progress_does_not_decrease_in_a_retry(app: Windlass, clock: VirtualClock) -> None:
     @app.task(backoff=fixed(1), max_retries=1)
     async def task(ctx: Context) -> None:
         ctx.progress(60 if ctx.attempt == 1 else 10)
@@ -339,7 +341,7 @@ async def test_progress_does_not_fall_when_a_job_is_tried_again(
     assert all(a <= b for a, b in pairwise(await percents(job)))
 
 
-async def test_done_is_100_percent_though_nothing_was_reported(app: Windlass) -> None:
+async def test_a_succeeded_job_is_at_100_percent_without_reports(app: Windlass) -> None:
     assert (await brought_to(app, State.SUCCEEDED)).row.percent == 100
 
 
@@ -354,7 +356,7 @@ PHASES = {
 }
 
 
-async def test_each_stage_has_its_phase_and_its_part_of_the_whole(app: Windlass) -> None:
+async def test_each_stage_has_its_phase_and_its_progress_range(app: Windlass) -> None:
     @app.task
     async def task(ctx: Context, stage: str) -> None:
         ctx.stage(stage)
@@ -373,7 +375,7 @@ async def test_each_stage_has_its_phase_and_its_part_of_the_whole(app: Windlass)
             assert {event.data["phase"] for event in received} == {phase}, stage
 
 
-async def test_a_flood_of_progress_is_written_at_most_twice_a_second(app: Windlass) -> None:
+async def test_frequent_progress_is_written_at_most_twice_a_second(app: Windlass) -> None:
     @app.task
     async def task(ctx: Context) -> None:
         for percent in range(1000):
@@ -436,7 +438,7 @@ async def test_a_resumed_job_continues_after_its_last_completed_step(
     assert again.row.retry_of == job.id
 
 
-async def test_a_job_that_broke_before_its_first_step_cannot_be_resumed(app: Windlass) -> None:
+async def test_a_job_that_failed_before_its_first_step_cannot_be_resumed(app: Windlass) -> None:
     job = await asyncio.to_thread(pipeline, app, [], "initialization")
     row = await end(app, job)
     assert (row.can_resume, row.last_step) == (False, None)
@@ -444,7 +446,7 @@ async def test_a_job_that_broke_before_its_first_step_cannot_be_resumed(app: Win
         await job.aresume()
 
 
-async def test_a_job_that_is_done_cannot_be_resumed_though_it_shows_its_last_step(
+async def test_a_succeeded_job_cannot_be_resumed(
     app: Windlass,
 ) -> None:
     job = await asyncio.to_thread(pipeline, app, [], "nothing")
@@ -481,7 +483,7 @@ async def test_an_automatic_retry_skips_completed_steps_too(
 @pytest.mark.parametrize(
     "error", [RetryAfter(5, "rate limit"), BlockingIOError("busy"), TimeoutError("network")]
 )
-async def test_what_may_pass_is_tried_again(
+async def test_transient_errors_are_retried(
     app: Windlass, clock: VirtualClock, error: Exception
 ) -> None:
     @app.task(backoff=fixed(5))
@@ -502,9 +504,7 @@ async def test_what_may_pass_is_tried_again(
 @pytest.mark.parametrize(
     "kind", [InvalidInput, MissingInput, InsufficientResources, AuthenticationError]
 )
-async def test_what_a_retry_does_not_mend_fails_at_once(
-    app: Windlass, kind: type[TerminalError]
-) -> None:
+async def test_terminal_errors_fail_at_once(app: Windlass, kind: type[TerminalError]) -> None:
     @app.task
     async def task() -> None:
         raise kind("no use")

@@ -65,7 +65,7 @@ async def test_a_cancel_stops_an_async_task_before_its_next_stage(app: Windlass)
     assert (job.state, job.row.cancel_reason) == (State.CANCELED, "enough")
 
 
-async def test_a_cancel_notifies_a_thread_that_stops_itself(app: Windlass) -> None:
+async def test_a_cancel_notifies_a_sync_task_which_then_stops(app: Windlass) -> None:
     stages: list[str] = []
     voice = threading.Event()
 
@@ -105,7 +105,7 @@ async def test_an_accepted_cancel_wins_over_a_later_success(app: Windlass) -> No
     assert (row.state, row.result) == (State.CANCELED, None)
 
 
-async def test_a_canceled_job_starts_no_work_downstream(app: Windlass) -> None:
+async def test_a_canceled_job_enqueues_no_children(app: Windlass) -> None:
     ran: list[int] = []
     started, go = threading.Event(), threading.Event()
     child: list[UUID] = []
@@ -171,7 +171,7 @@ async def test_each_job_has_its_own_temp_and_proxy_directories(app: Windlass, da
     assert await job.aresult() == [f"{data}/temp/{job.id}", f"{data}/proxy/{job.id}"]
 
 
-async def test_the_files_of_a_canceled_job_go_before_it_is_canceled(
+async def test_the_files_of_a_job_are_removed_before_it_is_canceled(
     app: Windlass, data: Path
 ) -> None:
     filled = asyncio.Event()
@@ -191,7 +191,9 @@ async def test_the_files_of_a_canceled_job_go_before_it_is_canceled(
         assert places(data) == []
 
 
-async def test_the_files_of_a_job_that_cancels_itself_go(app: Windlass, data: Path) -> None:
+async def test_the_files_of_a_job_that_cancels_itself_are_removed(
+    app: Windlass, data: Path
+) -> None:
     @app.task
     async def task(ctx: Context) -> None:
         fill(ctx)
@@ -202,7 +204,7 @@ async def test_the_files_of_a_job_that_cancels_itself_go(app: Windlass, data: Pa
     assert places(data) == []
 
 
-async def test_the_files_of_a_job_canceled_between_two_attempts_go(
+async def test_the_files_of_a_job_canceled_between_attempts_are_removed(
     app: Windlass, data: Path
 ) -> None:
     @app.task(backoff=fixed(60))
@@ -217,7 +219,7 @@ async def test_the_files_of_a_job_canceled_between_two_attempts_go(
         await eventually(lambda: places(data) == [], patience=60)
 
 
-async def test_the_files_of_a_job_that_is_done_go(app: Windlass, data: Path) -> None:
+async def test_the_files_of_a_succeeded_job_are_removed(app: Windlass, data: Path) -> None:
     @app.task
     async def task(ctx: Context) -> None:
         fill(ctx)
@@ -226,9 +228,7 @@ async def test_the_files_of_a_job_that_is_done_go(app: Windlass, data: Path) -> 
     assert places(data) == []
 
 
-async def test_the_files_of_a_failed_job_stay_and_are_there_when_it_is_resumed(
-    app: Windlass, data: Path
-) -> None:
+async def test_the_files_of_a_failed_job_are_kept_for_its_resume(app: Windlass, data: Path) -> None:
     @app.task(max_retries=0)
     def task(ctx: Context) -> str:
         ctx.step("voice", lambda: fill(ctx))
@@ -244,7 +244,7 @@ async def test_the_files_of_a_failed_job_stay_and_are_there_when_it_is_resumed(
     assert (await again.aresult(), places(data)) == ("halffilm", [])
 
 
-async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_another(
+async def test_another_worker_removes_the_files_of_a_canceled_job_of_a_dead_worker(
     app: Windlass, data: Path, clock: VirtualClock
 ) -> None:
     """The first worker never notices it: its machine sleeps, and its next read is far away."""
@@ -268,7 +268,7 @@ async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_another(
     assert job.state is State.CANCELED
 
 
-async def test_what_cannot_be_removed_is_a_warning_and_no_failure(
+async def test_a_failed_removal_is_a_warning_and_no_failure(
     app: Windlass, data: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task
@@ -284,7 +284,7 @@ async def test_what_cannot_be_removed_is_a_warning_and_no_failure(
     assert (data / "elsewhere" / str(job.id) / "part").exists()
 
 
-async def test_cleanup_that_takes_long_holds_up_no_other_job(
+async def test_slow_cleanup_delays_no_other_job(
     app: Windlass, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started, go = threading.Event(), threading.Event()
@@ -311,7 +311,9 @@ async def test_cleanup_that_takes_long_holds_up_no_other_job(
         await eventually(lambda: places(data) == [])
 
 
-async def test_temp_is_an_orphan_after_a_day_and_proxy_after_two(app: Windlass, data: Path) -> None:
+async def test_a_temp_directory_is_an_orphan_after_one_day_and_a_proxy_after_two(
+    app: Windlass, data: Path
+) -> None:
     hours = {"temp": (23, 25), "proxy": (25, 47, 49)}
     made = {
         (kind, old): age(data / kind / str(uuid4()), old) for kind in hours for old in hours[kind]
@@ -322,9 +324,7 @@ async def test_temp_is_an_orphan_after_a_day_and_proxy_after_two(app: Windlass, 
     assert left == {("temp", 23), ("proxy", 25), ("proxy", 47)}
 
 
-async def test_the_directory_of_a_job_that_is_not_over_is_no_orphan(
-    app: Windlass, data: Path
-) -> None:
+async def test_the_directory_of_an_unfinished_job_is_no_orphan(app: Windlass, data: Path) -> None:
     @app.task
     async def task() -> None: ...
 
@@ -432,7 +432,7 @@ async def test_a_correlation_id_is_generated_and_passed_to_children(
     assert (await app.ajob(await job.aresult())).row.correlation_id == mine
 
 
-async def test_event_ids_are_milliseconds_and_a_number_that_grows(
+async def test_event_ids_are_milliseconds_and_an_increasing_number(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task

@@ -88,9 +88,7 @@ async def test_a_higher_priority_runs_before_older_jobs(app: Windlass) -> None:
     assert order == ["urgent", "urgent too", "old", "new", "can wait"]
 
 
-async def test_a_worker_takes_only_the_sorts_of_jobs_it_is_for(
-    app: Windlass, clock: VirtualClock
-) -> None:
+async def test_a_worker_claims_only_jobs_of_its_queues(app: Windlass, clock: VirtualClock) -> None:
     @app.task(queue="transcode")
     async def transcode() -> None: ...
 
@@ -158,7 +156,7 @@ async def test_a_job_whose_lease_ran_out_is_reclaimed_by_another_worker(
 # -- states
 
 
-async def test_a_job_is_queued_then_processed_then_done(app: Windlass) -> None:
+async def test_a_job_is_queued_then_running_then_succeeded(app: Windlass) -> None:
     @app.task
     async def task() -> None: ...
 
@@ -185,7 +183,7 @@ async def test_a_failed_attempt_is_requeued_while_retries_are_left(
     ]
 
 
-async def test_a_job_that_is_done_is_never_changed(app: Windlass, clock: VirtualClock) -> None:
+async def test_a_succeeded_job_is_never_changed(app: Windlass, clock: VirtualClock) -> None:
     runs: list[UUID] = []
 
     @app.task
@@ -264,7 +262,7 @@ async def test_a_job_that_used_up_its_retries_is_never_claimed_again(
     assert (runs, (await job.arefresh()).state) == ([1], State.FAILED)
 
 
-async def test_a_passing_error_counts_one_retry(app: Windlass, clock: VirtualClock) -> None:
+async def test_a_transient_error_counts_one_retry(app: Windlass, clock: VirtualClock) -> None:
     @app.task(backoff=MINUTES)
     async def task() -> None:
         raise ConnectionError
@@ -276,7 +274,7 @@ async def test_a_passing_error_counts_one_retry(app: Windlass, clock: VirtualClo
 
 
 @pytest.mark.parametrize("kind", [MissingInput, ConstraintViolation, AuthenticationError])
-async def test_what_a_retry_does_not_mend_fails_without_one(
+async def test_a_terminal_error_fails_without_a_retry(
     app: Windlass, kind: type[TerminalError]
 ) -> None:
     @app.task(backoff=MINUTES)
@@ -300,7 +298,7 @@ def add_sample(app: Windlass) -> None:
         return [target_fps, dedupe_threshold]
 
 
-async def test_a_payload_that_does_not_fit_its_sort_of_job_is_refused_at_enqueue(
+async def test_an_invalid_payload_is_refused_at_enqueue(
     app: Windlass,
 ) -> None:
     @app.task
@@ -312,7 +310,7 @@ async def test_a_payload_that_does_not_fit_its_sort_of_job_is_refused_at_enqueue
         await transcode.aenqueue(video_id=uuid4())  # type: ignore[call-arg]
 
 
-async def test_a_stored_payload_that_does_not_fit_fails_without_a_retry(app: Windlass) -> None:
+async def test_an_invalid_stored_payload_fails_without_a_retry(app: Windlass) -> None:
     add_sample(app)
     [job] = await app.aenqueue_many([NewJob(id=uuid4(), task="sample", payload=b'{"video_id": 7}')])
     row = await end(app, job)
@@ -321,7 +319,7 @@ async def test_a_stored_payload_that_does_not_fit_fails_without_a_retry(app: Win
     assert (row.error.code, row.error.kind) == ("invalid_input", "TERMINAL")
 
 
-async def test_what_a_payload_leaves_out_has_the_tasks_default(app: Windlass) -> None:
+async def test_a_missing_argument_has_the_default_of_the_task(app: Windlass) -> None:
     add_sample(app)
     payload = b'{"video_id": "%s", "s3_original_path": "master.mp4"}' % str(uuid4()).encode()
     [job] = await app.aenqueue_many([NewJob(id=uuid4(), task="sample", payload=payload)])
@@ -329,7 +327,7 @@ async def test_what_a_payload_leaves_out_has_the_tasks_default(app: Windlass) ->
     assert await job.aresult() == [10, 0.95]
 
 
-async def test_an_error_is_kept_beside_the_payload_and_leaves_it_as_it_was(
+async def test_an_error_is_stored_without_changing_the_payload(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(max_retries=2, backoff=MINUTES)
@@ -354,7 +352,7 @@ async def test_an_error_is_kept_beside_the_payload_and_leaves_it_as_it_was(
 # -- one job per video
 
 
-async def test_a_video_has_one_active_job_of_each_sort(app: Windlass, clock: VirtualClock) -> None:
+async def test_a_video_has_one_active_job_per_task(app: Windlass, clock: VirtualClock) -> None:
     go = asyncio.Event()
 
     @app.task(backoff=MINUTES)
@@ -388,7 +386,7 @@ async def test_a_video_has_one_active_job_of_each_sort(app: Windlass, clock: Vir
     assert (new == job.id, duplicate) == (False, False)
 
 
-async def test_a_stage_that_is_run_twice_enqueues_the_next_one_once(app: Windlass) -> None:
+async def test_a_stage_that_runs_twice_enqueues_the_next_one_once(app: Windlass) -> None:
     @app.task
     async def sample(video: str) -> None: ...
 
@@ -406,7 +404,7 @@ async def test_a_stage_that_is_run_twice_enqueues_the_next_one_once(app: Windlas
     assert (await app.ajob(following)).row.unique_key == "video-1"
 
 
-async def test_a_video_may_have_many_clips_but_each_only_once(app: Windlass) -> None:
+async def test_a_video_may_have_many_clips_but_each_clip_once(app: Windlass) -> None:
     @app.task
     async def clip(video: str, t_start: int, t_end: int) -> None: ...
 
@@ -425,7 +423,7 @@ async def test_a_video_may_have_many_clips_but_each_only_once(app: Windlass) -> 
 # -- the pipeline
 
 
-async def test_each_stage_enqueues_the_next_with_its_success_and_not_without(
+async def test_a_stage_enqueues_the_next_one_only_with_its_success(
     app: Windlass,
 ) -> None:
     children: dict[str, UUID] = {}
@@ -464,7 +462,7 @@ async def test_a_job_has_its_owner(app: Windlass) -> None:
 # -- failed for good
 
 
-async def test_a_failed_job_stays_and_is_retried_by_hand_as_a_new_one(
+async def test_a_failed_job_is_kept_and_retried_manually_as_a_new_job(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(max_retries=0)

@@ -161,7 +161,7 @@ async def test_a_queued_job_that_did_not_start_in_time_fails(
 
 
 @pytest.mark.parametrize("error", [None, InvalidInput("corrupt")], ids=["succeeded", "failed"])
-async def test_an_end_is_permanent(
+async def test_a_final_state_is_permanent(
     app: Windlass, clock: VirtualClock, error: Exception | None
 ) -> None:
     job = await processed(app, clock, error)
@@ -182,7 +182,7 @@ async def test_an_end_is_permanent(
     [BlockingIOError("busy"), TimeoutError("deadline"), ConnectionError("no answer")],
     ids=lambda error: type(error).__name__,
 )
-async def test_a_failure_that_may_pass_is_retried(
+async def test_a_transient_failure_is_retried(
     app: Windlass, clock: VirtualClock, error: Exception
 ) -> None:
     job = await processed(app, clock, error, None)
@@ -191,7 +191,7 @@ async def test_a_failure_that_may_pass_is_retried(
     assert failed.data["error"]["kind"] == "RETRYABLE"
 
 
-async def test_running_out_of_time_is_retried_unless_it_is_declared_permanent(
+async def test_a_timeout_is_retried_unless_it_is_declared_terminal(
     live: Windlass,
 ) -> None:
     async def slow() -> None:
@@ -208,7 +208,7 @@ async def test_running_out_of_time_is_retried_unless_it_is_declared_permanent(
 
 
 @pytest.mark.parametrize("kind", [InvalidInput, ConfigurationError, QuotaExceeded])
-async def test_a_failure_that_no_retry_mends_ends_the_job(
+async def test_a_terminal_failure_ends_the_job(
     app: Windlass, clock: VirtualClock, kind: type[TerminalError]
 ) -> None:
     job = await processed(app, clock, kind("for good"))
@@ -216,7 +216,7 @@ async def test_a_failure_that_no_retry_mends_ends_the_job(
     assert job.row.retry_count == 0
 
 
-async def test_a_job_that_is_not_valid_is_refused_before_it_exists(app: Windlass) -> None:
+async def test_an_invalid_job_is_refused_at_enqueue(app: Windlass) -> None:
     @app.task
     async def task(pages: int) -> None: ...
 
@@ -292,7 +292,7 @@ async def test_the_id_is_a_uuid_and_never_changes(app: Windlass, clock: VirtualC
     assert [*seen, row.id] == [job_id] * 3
 
 
-async def test_instants_are_set_when_their_state_is_reached_and_not_before(
+async def test_instants_are_set_when_their_state_is_reached(
     app: Windlass, clock: VirtualClock
 ) -> None:
     go = asyncio.Event()
@@ -314,7 +314,7 @@ async def test_instants_are_set_when_their_state_is_reached_and_not_before(
     assert (row.created_at, row.started_at, row.ended_at) == (created, started, over)
 
 
-async def test_a_job_that_waits_for_its_retry_has_not_started_again(
+async def test_a_job_that_waits_for_its_retry_has_no_new_start(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(backoff=fixed(1), queue="documents")
@@ -331,7 +331,7 @@ async def test_a_job_that_waits_for_its_retry_has_not_started_again(
     assert (row.started_at, row.first_started_at) == (None, first)
 
 
-async def test_the_last_error_is_kept_with_its_sort_and_message(
+async def test_the_last_error_is_kept_with_its_type_and_message(
     app: Windlass, clock: VirtualClock
 ) -> None:
     job = await processed(app, clock, ConnectionError("no answer"), InvalidInput("page 3 is torn"))
@@ -342,7 +342,7 @@ async def test_the_last_error_is_kept_with_its_sort_and_message(
         await job.aresult()
 
 
-async def test_a_success_has_no_error_though_an_attempt_failed(
+async def test_a_succeeded_job_has_no_error_after_a_failed_attempt(
     app: Windlass, clock: VirtualClock
 ) -> None:
     job = await processed(app, clock, ConnectionError("no answer"), None)
@@ -352,7 +352,7 @@ async def test_a_success_has_no_error_though_an_attempt_failed(
 # -- guarantees
 
 
-async def test_a_running_job_is_given_to_no_other_worker(
+async def test_a_running_job_is_claimed_by_no_other_worker(
     app: Windlass, clock: VirtualClock
 ) -> None:
     workers = []
@@ -396,7 +396,7 @@ async def test_the_job_of_a_killed_worker_still_ends(file: str, tmp_path: Path) 
     await app.aclose()
 
 
-async def test_a_job_that_takes_its_workers_down_each_time_is_failed_in_the_end(
+async def test_a_job_that_always_kills_its_worker_fails_at_its_crash_cap(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(lease=30, backoff=fixed(1))
@@ -415,9 +415,7 @@ async def test_a_job_that_takes_its_workers_down_each_time_is_failed_in_the_end(
     assert (row.crash_count, row.retry_count) == (3, 0)
 
 
-async def test_each_move_is_one_event_and_none_is_left_out(
-    app: Windlass, clock: VirtualClock
-) -> None:
+async def test_every_state_change_is_one_event(app: Windlass, clock: VirtualClock) -> None:
     job = await processed(app, clock, OSError(), OSError(), None)
     events = await events_of(job)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))

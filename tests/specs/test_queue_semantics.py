@@ -61,7 +61,7 @@ MOVES = {
 # -- at least once
 
 
-async def test_every_job_that_was_accepted_is_run(app: Windlass) -> None:
+async def test_every_accepted_job_runs(app: Windlass) -> None:
     runs: list[int] = []
 
     @app.task
@@ -134,7 +134,7 @@ async def test_an_accepted_job_survives_the_process_that_enqueued_it(
     await app.aclose()
 
 
-async def test_a_store_in_memory_ends_with_its_app() -> None:
+async def test_a_memory_store_ends_with_its_app() -> None:
     first, second = Windlass("memory:"), Windlass("memory:")
 
     @first.task
@@ -195,7 +195,7 @@ async def test_the_job_of_a_killed_worker_is_run_by_another_after_its_lease(file
     await app.aclose()
 
 
-async def test_workers_try_again_when_the_store_is_away_and_lose_nothing(app: Windlass) -> None:
+async def test_workers_retry_during_a_store_outage_and_lose_nothing(app: Windlass) -> None:
     failures = {"claim": 3, "record": 1}
 
     def look(verb: str) -> None:
@@ -280,7 +280,7 @@ async def test_a_success_is_never_processed_again(app: Windlass, clock: VirtualC
 # -- states
 
 
-async def test_a_job_is_in_one_state_at_a_time_and_moves_only_as_allowed(
+async def test_a_job_has_one_state_and_makes_only_valid_transitions(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(backoff=fixed(1), max_retries=1)
@@ -343,7 +343,7 @@ async def test_an_id_is_enqueued_once(app: Windlass) -> None:
     assert runs.count(first.id) == 1
 
 
-async def test_a_claim_makes_a_job_in_flight_with_a_lease_of_its_own(app: Windlass) -> None:
+async def test_a_claimed_job_is_running_with_its_own_lease(app: Windlass) -> None:
     @app.task
     async def task() -> None:
         await asyncio.sleep(FOREVER)
@@ -360,7 +360,7 @@ async def test_a_claim_makes_a_job_in_flight_with_a_lease_of_its_own(app: Windla
     assert rows[0].lease.token != rows[1].lease.token
 
 
-async def test_an_acknowledged_job_is_complete_and_holds_no_lease(app: Windlass) -> None:
+async def test_a_settled_job_is_complete_and_holds_no_lease(app: Windlass) -> None:
     @app.task
     async def task() -> int:
         return 7
@@ -393,7 +393,7 @@ async def test_a_failed_job_is_claimable_again_only_when_due(
         assert await job.aresult(PATIENCE) == 2
 
 
-async def test_a_job_is_tried_four_times_by_default_and_then_failed_for_good(
+async def test_a_job_has_four_attempts_by_default_and_then_fails(
     app: Windlass, clock: VirtualClock
 ) -> None:
     runs: list[int] = []
@@ -428,7 +428,7 @@ async def delays(
     return [[event.data["delay"] for event in await retries(job)] for job in jobs]
 
 
-async def test_delays_double_from_half_a_second_up_to_thirty(
+async def test_retry_delays_double_from_half_a_second_to_thirty(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(max_retries=8, backoff=exponential(jitter="none"))
@@ -439,9 +439,7 @@ async def test_delays_double_from_half_a_second_up_to_thirty(
     assert waited == [0.5, 1, 2, 4, 8, 16, 30, 30]
 
 
-async def test_delays_are_spread_over_their_whole_range_by_default(
-    app: Windlass, clock: VirtualClock
-) -> None:
+async def test_retry_delays_have_full_jitter_by_default(app: Windlass, clock: VirtualClock) -> None:
     @app.task
     async def task() -> None:
         raise OSError
@@ -456,7 +454,7 @@ async def test_delays_are_spread_over_their_whole_range_by_default(
 # -- leases
 
 
-async def test_a_lease_that_runs_out_makes_the_job_claimable_and_not_a_moment_before(
+async def test_a_job_is_claimable_exactly_when_its_lease_expires(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(lease=5)
@@ -477,7 +475,7 @@ async def test_a_lease_that_runs_out_makes_the_job_claimable_and_not_a_moment_be
     assert lost.data["outcome"] == "crash"
 
 
-async def test_every_claim_has_a_new_token_and_the_next_version(
+async def test_every_claim_has_a_new_token_and_the_next_fence(
     app: Windlass, clock: VirtualClock
 ) -> None:
     leases: list[tuple[int, UUID]] = []
@@ -495,7 +493,7 @@ async def test_every_claim_has_a_new_token_and_the_next_version(
 
 
 @pytest.mark.parametrize("late", ["ack", "nack", "report"])
-async def test_a_stale_worker_changes_nothing_while_the_next_one_works(
+async def test_a_stale_worker_changes_nothing_while_another_runs_the_job(
     app: Windlass, clock: VirtualClock, late: str
 ) -> None:
     go, message, finish = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -566,7 +564,7 @@ async def test_a_lease_is_thirty_seconds_unless_the_task_or_worker_sets_it(
     assert await length(await long.aenqueue(), lease=5) == 5
 
 
-async def test_a_heartbeat_lengthens_the_lease_by_its_whole_length_and_stops_with_the_job(
+async def test_a_heartbeat_extends_the_lease_fully_and_stops_with_the_job(
     app: Windlass, clock: VirtualClock
 ) -> None:
     beats: list[int] = []

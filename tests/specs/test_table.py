@@ -42,7 +42,7 @@ def files(section: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("title", sections())
-def test_a_specification_names_all_of_its_tests_and_no_other(title: str) -> None:
+def test_a_specification_names_exactly_its_tests(title: str) -> None:
     section = sections()[title]
     named = set(re.findall(r"`(test_\w+)`", section))
     assert named == {name for file in files(section) for name in defined(file)}

@@ -1,4 +1,4 @@
-"""Live view of jobs: a progress bar for each active job, a line for each finished one.
+"""Live list of jobs: a progress bar for each active job, a line for each finished one.
 
 Waits for: its refresh interval. Guarantees: an active job is followed to its end and reported once.
 Stops: when cancelled, after a last refresh. Only reads.

@@ -1,4 +1,4 @@
-"""`windlass check` at a server that is away, dies under it, or is hidden by something else."""
+"""`windlass check` with a server that is down, dies during the check, or is behind a proxy."""
 
 from __future__ import annotations
 
@@ -74,26 +74,26 @@ BUSY = problem(
         ),
     ],
 )
-def test_other_servers_are_reported_with_advice(ask: Any, data: bytes, message: str) -> None:
+def test_other_servers_are_reported_with_advice(run_cli: Any, data: bytes, message: str) -> None:
     with answering(data) as url:
-        found = ask("check", "--url", url)
+        found = run_cli("check", "--url", url)
     assert found.code == UNAVAILABLE
     [line] = [line for line in found.out.splitlines() if "✗" in line]
     assert message in line
     assert url in line
 
 
-def test_a_server_that_dies_is_reported_as_lost_not_as_unreachable(ask: Any) -> None:
+def test_a_server_that_dies_is_reported_as_lost_not_as_unreachable(run_cli: Any) -> None:
     with answering(b"", reset=True) as url:
-        found = ask("check", "--json", "--url", url)
+        found = run_cli("check", "--json", "--url", url)
     assert found.code == UNAVAILABLE
     [wrong] = [one["message"] for one in found.json["findings"] if one["verdict"] == "error"]
     assert "closed the connection before it responded" in wrong
     assert "cannot be reached" not in wrong
 
 
-def test_an_unreachable_server_is_reported(ask: Any) -> None:
-    found = ask("check", "--url", "http://127.0.0.1:1")
+def test_an_unreachable_server_is_reported(run_cli: Any) -> None:
+    found = run_cli("check", "--url", "http://127.0.0.1:1")
     assert found.code == UNAVAILABLE
     assert "cannot be reached: " in found.out
     assert "check that it is running, and its host and port" in found.out
@@ -108,10 +108,10 @@ def slow(tmp_path: Any) -> Iterator[Served]:
 
 
 def test_a_rate_limited_key_is_reported_by_a_real_server(
-    ask: Any, slow: Served, monkeypatch: pytest.MonkeyPatch
+    run_cli: Any, slow: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WINDLASS_KEY", slow.key(Role.VIEWER))
-    first, second = (ask("check", "--url", slow.url) for _ in range(2))
+    first, second = (run_cli("check", "--url", slow.url) for _ in range(2))
     assert first.code == 0, first.out
     assert second.code == UNAVAILABLE
     assert "exceeds its request rate" in second.out

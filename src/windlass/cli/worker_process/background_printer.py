@@ -1,4 +1,4 @@
-"""Output that never blocks the caller.
+"""Prints on a thread, so that output never blocks the caller.
 
 A full pipe or a halted terminal blocks every writer. The shutdown of a worker must not block.
 """

@@ -1,4 +1,4 @@
-"""Shutdown of a worker process in three steps: finish, force, exit.
+"""Runs a worker, and shuts it down in three steps: finish, force, exit.
 
 The first signal gives running jobs the grace period. The second signal, or a little more than the
 grace period, requeues them. The third signal, or a little later, ends the process even if tasks,
