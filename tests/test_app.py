@@ -1,4 +1,4 @@
-"""What a user holds: both doors, options, results, transactions, encryption, and the end of it."""
+"""`Windlass`: sync and async API, options, results, transactions, encryption, close."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Film:
     at: datetime
 
 
-def url_in(place: Path) -> str:
-    return f"sqlite:///{place}/jobs.db?durability=off"
+def url_in(directory: Path) -> str:
+    return f"sqlite:///{directory}/jobs.db?durability=off"
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -78,11 +78,11 @@ def file(tmp_path: Path) -> Iterator[Windlass]:
 
 
 def burst(app: Windlass) -> None:
-    """Run what there is to run, from code without an event loop."""
+    """Run all queued jobs, from code without an event loop."""
     asyncio.run(asyncio.wait_for(app.worker(config(burst=True)).run(), PATIENCE))
 
 
-# -- both doors
+# -- sync and async API
 
 
 async def test_the_async_api_enqueues_waits_and_returns_the_result(app: Windlass) -> None:
@@ -116,7 +116,7 @@ async def test_a_sync_call_in_a_running_event_loop_works_and_warns(app: Windlass
 
     with pytest.warns(RuntimeWarning, match="blocks the running event loop") as caught:
         assert shout.enqueue("hello").state is State.QUEUED
-    assert caught[0].filename == __file__  # the line that the caller has to fix
+    assert caught[0].filename == __file__  # the line to fix
 
 
 @pytest.mark.filterwarnings("ignore:this call blocks the running event loop")
@@ -282,7 +282,7 @@ async def test_a_held_job_runs_only_when_it_is_submitted(app: Windlass) -> None:
         return 1
 
     job = await noop.options(hold=True).aenqueue()
-    await work_off(app)  # ends, although the held job is there
+    await work_off(app)  # ends, although a held job exists
     assert (await job.arefresh()).state is State.CREATED
     assert await job.asubmit() is State.QUEUED
     await work_off(app)
@@ -459,14 +459,14 @@ def test_rows_and_jobs_are_committed_together(films: Windlass) -> None:
 def test_rows_and_jobs_are_rolled_back_together(films: Windlass) -> None:
     jobs: list[Job[Any]] = []
 
-    def change_my_mind() -> None:
+    def enqueue_and_raise() -> None:
         with films.transaction() as tx:
             tx.execute("INSERT INTO films VALUES ('M')")
             jobs.append(enqueue_cut(films, "M"))
             raise RuntimeError("changed my mind")
 
     with pytest.raises(RuntimeError, match="changed my mind"):
-        change_my_mind()
+        enqueue_and_raise()
     assert titles(films) == []
     with pytest.raises(NotFoundError):
         jobs[0].refresh()
@@ -482,16 +482,16 @@ def test_an_error_in_a_statement_has_the_message_of_the_engine(films: Windlass) 
 
 
 def test_a_transaction_past_its_timeout_is_rolled_back(films: Windlass) -> None:
-    def dawdle() -> None:
+    def exceed_timeout() -> None:
         with films.transaction(timeout="50ms") as tx:
             tx.execute("INSERT INTO films VALUES ('M')")
             other = threading.Thread(target=enqueue_cut, args=(films, "other"))
-            other.start()  # waits for the writer, and has it when the time is up
+            other.start()  # waits for the writer, and gets it after the timeout
             other.join(PATIENCE)
             tx.execute("INSERT INTO films VALUES ('N')")
 
     with pytest.raises(ConflictError, match=r"more than 0.05 s and was rolled back"):
-        dawdle()
+        exceed_timeout()
     assert titles(films) == []
 
 
@@ -520,13 +520,13 @@ def test_a_transaction_applies_to_one_app_only(films: Windlass, tmp_path: Path) 
 
     jobs: list[Job[None]] = []
 
-    def change_my_mind() -> None:
+    def enqueue_and_raise() -> None:
         with films.transaction():
             jobs.append(noop.enqueue())
             raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
-        change_my_mind()
+        enqueue_and_raise()
     assert jobs[0].refresh().state is State.QUEUED
     other.close()
 
@@ -580,8 +580,8 @@ def test_a_path_that_cannot_be_opened_is_named_at_the_first_use(tmp_path: Path) 
 # -- encryption
 
 
-def everything_in(place: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in place.iterdir())
+def file_contents(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in directory.iterdir())
 
 
 async def test_a_file_of_an_encrypted_app_has_no_plain_text(tmp_path: Path) -> None:
@@ -615,14 +615,14 @@ async def test_a_file_of_an_encrypted_app_has_no_plain_text(tmp_path: Path) -> N
     with pytest.raises(JobFailedError, match="FINAL-SECRET PAYLOAD-SECRET") as caught:
         await bad.aresult(PATIENCE)
     assert "FINAL-SECRET" in (caught.value.remote_traceback or "")
-    raw = everything_in(tmp_path)  # the log of the database too, while it is open
+    raw = file_contents(tmp_path)  # also the WAL, while the database is open
     assert b"secretive" in raw
     assert b"SECRET" not in raw
     assert b"ValueError(" not in raw
     await app.aclose()
 
 
-# -- the end, and other processes
+# -- close, and other processes
 
 
 def test_closing_ends_every_thread_of_the_app(tmp_path: Path) -> None:
@@ -639,7 +639,7 @@ def test_closing_ends_every_thread_of_the_app(tmp_path: Path) -> None:
         await job.aresult(PATIENCE)
 
     for _ in range(3):
-        asyncio.run(use())  # three event loops, each with a handle of its own
+        asyncio.run(use())  # three event loops, each with its own handle
     noop.enqueue().refresh()
     app.close()
     assert {thread.name for thread in set(threading.enumerate()) - before} == set()
@@ -647,7 +647,7 @@ def test_closing_ends_every_thread_of_the_app(tmp_path: Path) -> None:
         noop.enqueue()
     with pytest.raises(StoreError, match="closed"):
         app.worker()
-    app.close()  # once more is harmless
+    app.close()  # a repeat is harmless
 
 
 @pytest.mark.filterwarnings("ignore:this call blocks the running event loop")
@@ -690,26 +690,26 @@ def test_a_stopped_loop_does_not_delay_the_close(tmp_path: Path) -> None:
     loop.close()
 
 
-def _enqueue_in_a_child(app: Windlass, answer: Any) -> None:
+def _enqueue_in_a_child(app: Windlass, job_ids: Any) -> None:
     spec = app.tasks.get("cut")
     assert spec is not None
     job = app.enqueue_many([app.prepare(spec, ("child",), {}, _NO_OPTIONS)])[0]
-    answer.put(str(job.refresh().id))
+    job_ids.put(str(job.refresh().id))
     app.close()
 
 
 def test_a_used_app_works_in_a_forked_process(films: Windlass) -> None:
     enqueue_cut(films, "parent")
     fork = multiprocessing.get_context("fork")
-    answer: Any = fork.SimpleQueue()
-    child = fork.Process(target=_enqueue_in_a_child, args=(films, answer))
+    job_ids: Any = fork.SimpleQueue()
+    child = fork.Process(target=_enqueue_in_a_child, args=(films, job_ids))
     child.start()
     child.join(PATIENCE)
     alive = child.is_alive()
     child.kill()
     assert not alive
     assert child.exitcode == 0
-    found = films.sync.call(_get(films, UUID(answer.get())))
+    found = films.sync.call(_get(films, UUID(job_ids.get())))
     assert found is State.QUEUED
 
 

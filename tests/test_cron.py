@@ -1,4 +1,4 @@
-"""Cron texts and time zones: the ticks of ordinary days, and of those when clocks change."""
+"""Cron expressions and time zones: ticks on ordinary days and around clock changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
 
 
 def local(text: str, tz: str, after: str, number: int) -> list[str]:
-    """The first ticks after a local time, as the clocks on the walls show them."""
+    """Return the first ticks after a local time, in local time."""
     zone = ZoneInfo(tz)
     start = from_datetime(datetime.fromisoformat(after).replace(tzinfo=zone))
     found = islice(cron(text, tz)(start), number)
@@ -80,7 +80,7 @@ def test_a_fixed_time_that_occurs_twice_ticks_the_first_time() -> None:
 
 
 def test_a_start_in_the_repeated_hour_does_not_tick_a_fixed_time_again() -> None:
-    """cronsim, asked from there, answers with the first showing, which is in the past."""
+    """From there, cronsim returns the first occurrence, which is in the past."""
     inside = from_datetime(datetime(2026, 10, 25, 1, 10, tzinfo=UTC))  # 02:10 for the second time
     found = next(cron("30 2 * * *", BERLIN)(inside))
     assert to_datetime(found) == datetime(2026, 10, 26, 1, 30, tzinfo=UTC)
@@ -113,7 +113,7 @@ def test_a_wildcard_ticks_in_real_time_when_clocks_go_back() -> None:
     ],
 )  # fmt: skip
 def test_the_ticks_are_the_same_from_any_start(text: str, tz: str, around: str) -> None:
-    """Each scheduler begins at the mark that it read: all of them must see the same instants."""
+    """Each ticker starts at the mark that it read; all must compute the same instants."""
     day = from_datetime(datetime.fromisoformat(around).replace(tzinfo=UTC))
     hours = 3600 * SECOND
     start, end = day - 40 * hours, day + 40 * hours
@@ -126,7 +126,7 @@ def test_the_ticks_are_the_same_from_any_start(text: str, tz: str, around: str) 
         assert list(islice(ticks(after), len(rest))) == rest
 
 
-# -- what is wrong
+# -- invalid expressions
 
 
 @pytest.mark.parametrize(

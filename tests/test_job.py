@@ -1,4 +1,4 @@
-"""A job in its caller's hands: its story in plain words, and doing it again."""
+"""`Job`: events, stages, sync iteration, retry and resume, lookup and wait."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def burst(app: Windlass) -> None:
     asyncio.run(asyncio.wait_for(app.worker(config(burst=True)).run(), PATIENCE))
 
 
-# -- what a task says
+# -- events of a task
 
 
 async def test_the_last_event_of_a_success_has_output_artifacts_and_last_lines(
@@ -142,7 +142,7 @@ async def progress_of(app: Windlass, stages: StageMap | None = None) -> list[tup
     async def task(ctx: Context) -> None:
         for stage in ("Load", "fold"):
             ctx.stage(stage)
-            await ctx.flush()  # so that each is seen, not only the newest
+            await ctx.flush()  # so that each report is stored, not only the newest
             ctx.progress(50)
             await ctx.flush()
 
@@ -206,7 +206,7 @@ def test_a_reader_that_stops_early_leaves_no_open_stream(plain: Windlass) -> Non
     assert job.cancel() is State.CANCELED
 
 
-# -- doing it again
+# -- retry and resume
 
 
 def test_a_failed_job_is_retried_from_the_start_or_resumed_after_its_last_step(
@@ -253,7 +253,7 @@ async def test_a_second_retry_returns_the_unfinished_retry(app: Windlass) -> Non
     assert (first.id, first.duplicate, second.duplicate) == (second.id, False, True)
 
 
-# -- found again, and waited for
+# -- lookup and wait
 
 
 def test_a_job_is_found_by_its_id(plain: Windlass) -> None:

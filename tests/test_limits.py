@@ -1,4 +1,4 @@
-"""Limits and keys in a user's hands: declared with a task, and `app.limits` at run time."""
+"""Limits and limit keys: declared with a task, and `app.limits` at run time."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ def plain() -> Iterator[Windlass]:
     app.close()
 
 
-class Watched(WrappedStore):
-    """Notes what is asked of the store."""
+class RecordingStore(WrappedStore):
+    """Records the calls of a store."""
 
     def __init__(self, store: Store, calls: list[str], failing: list[Exception]) -> None:
         super().__init__(store)
         self.calls = calls
         self.failing = failing
 
-    def wrap(self, store: Store) -> Watched:
-        return Watched(store, self.calls, self.failing)
+    def wrap(self, store: Store) -> RecordingStore:
+        return RecordingStore(store, self.calls, self.failing)
 
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
         self.calls.append(verb)
@@ -82,8 +82,8 @@ class Watched(WrappedStore):
 
 
 @dataclass
-class Place:
-    """One store that several apps, as of several processes, stand on."""
+class SharedStore:
+    """One store that several apps use, as in several processes."""
 
     data: Path
     stack: ExitStack
@@ -94,15 +94,15 @@ class Place:
     def open(self, limits: dict[str, Limit] | None = None) -> Windlass:
         app = Windlass("memory:", limits=limits)
         self.stack.callback(app.close)
-        store = Watched(self.memory.twin(), self.calls, self.failing)
+        store = RecordingStore(self.memory.twin(), self.calls, self.failing)
         self.stack.enter_context(app.replace_store(store, self.data))
         return app
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def shared(tmp_path: Path) -> Iterator[SharedStore]:
     with ExitStack() as stack:
-        yield Place(tmp_path, stack, MemoryStore(), [], [])
+        yield SharedStore(tmp_path, stack, MemoryStore(), [], [])
 
 
 def keys(*jobs: NewJob) -> list[str | None]:
@@ -266,27 +266,27 @@ def test_the_limit_key_is_an_argument_or_a_function_of_arguments(plain: Windlass
     assert keys(one.new_job("hi", "ada"), one.new_job("hi", tenant="bob")) == ["ada", "bob"]
     assert keys(one.new_job("hi"), one.new_job("hi", None)) == ["none", None]
     assert keys(two.new_job(Tenant(7), "hi")) == ["7-eu"]
-    stored: Any = {"id": "8"}  # checked arguments are what the task would get
+    stored: Any = {"id": "8"}  # the function gets validated arguments
     assert keys(two.new_job(stored, "hi", region="us")) == ["8-us"]
     assert keys(one.options(limit_key="override").new_job("hi", "ada")) == ["override"]
 
 
 @pytest.mark.parametrize(
-    ("answer", "key"),
+    ("value", "key"),
     [("ada", "ada"), ("", ""), (7, "7"), (None, None), (Plan.FREE, "free"),
      (UUID(int=5), "00000000-0000-0000-0000-000000000005")],
 )  # fmt: skip
-def test_the_limit_key_is_converted_to_text(plain: Windlass, answer: Any, key: str | None) -> None:
-    @plain.task(limit_key=lambda: answer)
+def test_the_limit_key_is_converted_to_text(plain: Windlass, value: Any, key: str | None) -> None:
+    @plain.task(limit_key=lambda: value)
     def task() -> None: ...
 
     assert task.new_job().limit_key == key
-    assert task.options(limit_key=answer).new_job().limit_key == key
+    assert task.options(limit_key=value).new_job().limit_key == key
 
 
-@pytest.mark.parametrize("answer", [1.5, b"ada", ["ada"], object()])
-def test_an_invalid_key_is_refused_at_the_enqueue(plain: Windlass, answer: Any) -> None:
-    @plain.task(name="mail", limit_key=lambda: answer)
+@pytest.mark.parametrize("value", [1.5, b"ada", ["ada"], object()])
+def test_an_invalid_key_is_refused_at_the_enqueue(plain: Windlass, value: Any) -> None:
+    @plain.task(name="mail", limit_key=lambda: value)
     def mail() -> None: ...
 
     with pytest.raises(
@@ -294,7 +294,7 @@ def test_an_invalid_key_is_refused_at_the_enqueue(plain: Windlass, answer: Any) 
     ):
         mail.new_job()
     with pytest.raises(InvalidArgumentError, match="it must be a string"):
-        mail.options(limit_key=answer)
+        mail.options(limit_key=value)
 
 
 def test_a_key_function_that_raises_is_refused_at_the_enqueue(plain: Windlass) -> None:
@@ -383,41 +383,43 @@ async def test_a_key_without_limits_gives_fairness(app: Windlass) -> None:
     assert await app.limits.alist() == []
 
 
-# -- what is stored, and when
+# -- storage of declared limits
 
 
-def test_an_app_without_limits_makes_no_extra_store_calls(place: Place) -> None:
-    app = place.open()
+def test_an_app_without_limits_makes_no_extra_store_calls(shared: SharedStore) -> None:
+    app = shared.open()
 
     @app.task(limit_key="number")
     def task(number: int) -> None: ...
 
     task.enqueue(1)
     task.enqueue(2)
-    assert place.calls == ["enqueue", "enqueue"]
+    assert shared.calls == ["enqueue", "enqueue"]
 
 
-def test_limits_are_stored_once_per_process(place: Place) -> None:
+def test_limits_are_stored_once_per_process(shared: SharedStore) -> None:
     for processes in range(2):
-        app = place.open({"queue:slow": FIVE})
+        app = shared.open({"queue:slow": FIVE})
 
         @app.task(name="render", limit=TWO)
         def render() -> None: ...
 
-        place.calls.clear()
+        shared.calls.clear()
         render.enqueue()
-        assert place.calls.count("put_records") == (0 if processes else 2)
-        assert place.calls[0] == "get_records"
-        place.calls.clear()
+        assert shared.calls.count("put_records") == (0 if processes else 2)
+        assert shared.calls[0] == "get_records"
+        shared.calls.clear()
         render.enqueue()
-        assert place.calls == ["enqueue"]
+        assert shared.calls == ["enqueue"]
 
 
-def test_two_versions_of_the_code_do_not_overwrite_each_other_repeatedly(place: Place) -> None:
-    """The last process to start wins, and an enqueue writes no limits."""
+def test_two_versions_of_the_code_do_not_overwrite_each_other_repeatedly(
+    shared: SharedStore,
+) -> None:
+    """The process that started last wins; an enqueue writes no limits."""
 
     def version(limit: Limit) -> tuple[Windlass, Any]:
-        app = place.open()
+        app = shared.open()
         return app, app.task(name="render", limit=limit)(lambda: None)
 
     (old, old_render), (new, new_render) = version(TWO), version(FIVE)
@@ -429,10 +431,10 @@ def test_two_versions_of_the_code_do_not_overwrite_each_other_repeatedly(place: 
     assert new.limits.list()[0].declared == FIVE
 
 
-def test_a_limit_set_at_run_time_outlives_a_deploy(place: Place) -> None:
-    first = place.open({"queue:slow": TWO})
+def test_a_limit_set_at_run_time_outlives_a_deploy(shared: SharedStore) -> None:
+    first = shared.open({"queue:slow": TWO})
     first.limits.set("queue:slow", Limit(concurrency=1))
-    second = place.open({"queue:slow": FIVE})
+    second = shared.open({"queue:slow": FIVE})
 
     @second.task
     def task() -> None: ...
@@ -447,34 +449,36 @@ def test_a_limit_set_at_run_time_outlives_a_deploy(place: Place) -> None:
     assert (back.limit, back.override) == (FIVE, None)
 
 
-def test_no_job_is_stored_while_its_limits_cannot_be_stored(place: Place) -> None:
-    app = place.open({"queue:default": TWO})
+def test_no_job_is_stored_while_its_limits_cannot_be_stored(shared: SharedStore) -> None:
+    app = shared.open({"queue:default": TWO})
 
     @app.task
     def task() -> None: ...
 
-    place.failing.append(StoreUnavailableError("away"))
+    shared.failing.append(StoreUnavailableError("away"))
     with pytest.raises(StoreUnavailableError):
         task.enqueue()
-    assert "enqueue" not in place.calls
+    assert "enqueue" not in shared.calls
     task.enqueue()
     assert [one.name for one in app.limits.list()] == ["queue:default"]
 
 
-async def test_a_worker_stores_limits_before_its_first_claim(place: Place) -> None:
-    app = place.open({"queue:default": TWO})
-    place.failing.append(StoreUnavailableError("away"))
+async def test_a_worker_stores_limits_before_its_first_claim(shared: SharedStore) -> None:
+    app = shared.open({"queue:default": TWO})
+    shared.failing.append(StoreUnavailableError("away"))
     await work_off(app)
     assert [one.declared for one in await app.limits.alist()] == [TWO]
-    assert place.calls.index("put_records") < place.calls.index("claim")
+    assert shared.calls.index("put_records") < shared.calls.index("claim")
 
 
-async def test_a_worker_that_cannot_store_its_limits_can_still_be_stopped(place: Place) -> None:
-    app = place.open({"queue:default": TWO})
-    place.failing += [StoreUnavailableError("away")] * 100
+async def test_a_worker_that_cannot_store_its_limits_can_still_be_stopped(
+    shared: SharedStore,
+) -> None:
+    app = shared.open({"queue:default": TWO})
+    shared.failing += [StoreUnavailableError("away")] * 100
     async with working(app):
         await asyncio.sleep(0)
-    assert "claim" not in place.calls
+    assert "claim" not in shared.calls
 
 
 def test_limits_are_stored_before_a_transaction_begins(tmp_path: Path) -> None:
@@ -580,7 +584,7 @@ async def test_invalid_limits_are_refused(app: Windlass) -> None:
 
 @pytest.mark.parametrize("turns", range(4))
 async def test_concurrent_changes_of_override_and_declaration_are_both_kept(turns: int) -> None:
-    keeper = LimitRecords(Watched(MemoryStore(), [], []))
+    keeper = LimitRecords(RecordingStore(MemoryStore(), [], []))
 
     async def later() -> None:
         for _ in range(turns):
@@ -603,7 +607,7 @@ def test_the_sync_api_of_limits_has_the_same_methods(plain: Windlass) -> None:
     assert plain.limits.remove("queue:default").limit == TWO
 
 
-# -- why it waits
+# -- diagnosis
 
 
 async def test_the_diagnosis_of_a_limited_job_names_the_running_one(app: Windlass) -> None:
@@ -611,9 +615,9 @@ async def test_the_diagnosis_of_a_limited_job_names_the_running_one(app: Windlas
     async def render() -> None: ...
 
     first, second = [await render.aenqueue() for _ in range(2)]
-    answer = await second.awhy()
-    assert [reason.code for reason in answer.reasons] == [ReasonCode.LIMITED]
-    assert str(answer) == (
+    diagnosis = await second.awhy()
+    assert [reason.code for reason in diagnosis.reasons] == [ReasonCode.LIMITED]
+    assert str(diagnosis) == (
         f"The concurrency limit of 1 for task render is reached by job {first.id}"
     )
     assert [reason.code for reason in (await first.awhy()).reasons] == [ReasonCode.NO_WORKER]

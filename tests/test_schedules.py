@@ -1,4 +1,4 @@
-"""Schedules in a user's hands: declared above a task, in a group, or made at run time."""
+"""Schedules: declared above a task or in a group, and `app.schedules` at run time."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def ticker(app: Windlass) -> Ticker:
 
 
 async def start(app: Windlass) -> None:
-    """What a worker does first."""
+    """Store the declared schedules, as a starting worker does."""
     await ticker(app).declare()
 
 
@@ -226,11 +226,11 @@ def test_only_a_task_of_the_app_can_be_scheduled() -> None:
     other.close()
 
 
-# -- code that changes
+# -- changed code
 
 
 def version(url: str, clock: VirtualClock, **timing: Any) -> Windlass:
-    """The app, as one of its versions declares it."""
+    """The app of one version of the code."""
     app = Windlass(url, clock=clock)
     kwargs = timing.pop("kwargs", None)
 
@@ -469,7 +469,7 @@ async def test_a_concurrent_change_is_repeated_on_the_new_version(app: Windlass)
     assert (changed.paused, changed.missed) == (True, MissedPolicy.ALL)
 
 
-# -- both doors
+# -- sync and async API
 
 
 def test_the_sync_api_works_without_an_event_loop(plain: Windlass) -> None:

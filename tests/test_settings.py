@@ -1,4 +1,4 @@
-"""Settings: durations in words, and where the jobs are kept."""
+"""Settings: durations, sizes, precedence of their sources, and store URLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of tasks, names of now and before, and names that are taken."""
+"""Task groups, aliases of renamed tasks, and duplicate names."""
 
 from __future__ import annotations
 

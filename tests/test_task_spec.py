@@ -1,4 +1,4 @@
-"""Tasks: what their signatures accept, store and give back."""
+"""Task specifications: validation and storage of arguments and results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Order(pydantic.BaseModel):
 
 
 class Camel(pydantic.BaseModel):
-    """As web models are: another name outside, nothing extra, something computed."""
+    """A typical web model: aliases, no extra fields, a computed field."""
 
     model_config = pydantic.ConfigDict(extra="forbid")
     first_name: str = pydantic.Field(alias="firstName")
@@ -71,7 +71,7 @@ def early(early: Early) -> Early:
     return early
 
 
-# Made while its model is incomplete, as a decorated function is that stands before it.
+# Created while the model is incomplete, like a decorated function above its model.
 EARLY = Signature(early, "early")
 
 
@@ -86,8 +86,8 @@ class Strict(pydantic.BaseModel):
     tags: tuple[str, ...]
 
 
-def stored_and_back(function: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Through the codec's bytes, as a store would have it."""
+def round_trip(function: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """Encode the arguments, decode them and restore them, as a store and a worker do."""
     signature = Signature(function, "a.task")
     codec = JsonCodec()
     data = codec.encode(signature.store(args, kwargs), Purpose.PAYLOAD)
@@ -101,14 +101,14 @@ def test_a_default_is_not_stored_so_the_running_code_applies_its_own() -> None:
     def task(a: int, b: int = 2) -> None: ...
 
     assert Signature(task, "t").store((1,), {}) == {"a": 1}
-    assert stored_and_back(task, 1) == {"a": 1}
-    assert stored_and_back(task, 1, 5) == {"a": 1, "b": 5}
+    assert round_trip(task, 1) == {"a": 1}
+    assert round_trip(task, 1, 5) == {"a": 1, "b": 5}
 
 
 def test_arguments_may_be_positional_or_by_name() -> None:
     def task(a: int, b: int, *, c: int) -> None: ...
 
-    assert stored_and_back(task, 1, b=2, c=3) == {"a": 1, "b": 2, "c": 3}
+    assert round_trip(task, 1, b=2, c=3) == {"a": 1, "b": 2, "c": 3}
 
 
 def test_a_keyword_only_argument_is_refused_as_positional() -> None:
@@ -121,7 +121,7 @@ def test_a_keyword_only_argument_is_refused_as_positional() -> None:
 def test_a_task_without_arguments_stores_none() -> None:
     def task() -> None: ...
 
-    assert stored_and_back(task) == {}
+    assert round_trip(task) == {}
 
 
 def test_the_context_is_the_first_parameter_and_no_argument() -> None:
@@ -130,7 +130,7 @@ def test_the_context_is_the_first_parameter_and_no_argument() -> None:
 
     assert Signature(with_context, "t").takes_context
     assert not Signature(without, "t").takes_context
-    assert stored_and_back(with_context, 1) == stored_and_back(without, 1) == {"a": 1}
+    assert round_trip(with_context, 1) == round_trip(without, 1) == {"a": 1}
 
 
 def test_a_context_in_another_position_is_refused_at_definition() -> None:
@@ -265,7 +265,7 @@ def test_a_value_round_trips(kind: Any, value: Any) -> None:
     def task(a: Any) -> Any: ...
 
     task.__annotations__ = {"a": kind, "return": kind}
-    assert stored_and_back(task, value) == {"a": value}
+    assert round_trip(task, value) == {"a": value}
     signature = Signature(task, "t")
     result = json.loads(json.dumps(signature.result(value)))
     assert signature.restore_result(result) == value

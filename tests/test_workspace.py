@@ -1,4 +1,4 @@
-"""Workspaces are made, kept and removed, and nothing else is ever touched."""
+"""Workspaces: creation, retention and removal, which touches nothing else."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_temp_directories_are_orphans_after_one_day_and_proxies_after_two(
     assert FoundWorkspace(kind, uuid7(), hours * 3600).old is old
 
 
-SWAPPER = """
+REPLACER = """
 import os, sys
 place, precious = sys.argv[1:]
 print("ready", flush=True)
@@ -164,7 +164,7 @@ while True:
 def test_removal_follows_no_link_that_replaces_a_directory_in_a_race(
     spaces: Workspaces, tmp_path: Path
 ) -> None:
-    """A racing process swaps a directory inside the workspace for a link, as fast as it can."""
+    """Another process continuously replaces a directory of the workspace by a link."""
     precious = tmp_path / "precious"
     precious.mkdir()
     kept = [precious / f"file-{n}" for n in range(20)]
@@ -177,7 +177,7 @@ def test_removal_follows_no_link_that_replaces_a_directory_in_a_race(
         for n in range(50):
             (victim / f"file-{n}").write_text("x")
         racer = subprocess.Popen(
-            [sys.executable, "-c", SWAPPER, str(victim), str(precious)], stdout=subprocess.PIPE
+            [sys.executable, "-c", REPLACER, str(victim), str(precious)], stdout=subprocess.PIPE
         )
         try:
             assert racer.stdout is not None
@@ -194,7 +194,7 @@ def test_removal_follows_no_link_that_replaces_a_directory_in_a_race(
 def test_removal_follows_no_link_that_replaces_a_directory_being_emptied(
     spaces: Workspaces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same with no luck needed: it is swapped right before its first file goes."""
+    """The same, deterministically: replaced right before its first file is removed."""
     precious, job = tmp_path / "precious", uuid7()
     victim = spaces.path(WorkspaceKind.TEMP, job) / "victim"
     names = [f"file-{n}" for n in range(5)]

@@ -1,4 +1,4 @@
-"""The command in a real terminal: a pseudo-terminal of a given width."""
+"""The command in a pseudo-terminal of a given width."""
 
 from __future__ import annotations
 

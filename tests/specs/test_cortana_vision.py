@@ -17,7 +17,7 @@ from tests.specs.factories import (
     pass_time,
     reach,
     retries,
-    story,
+    states_of,
     working,
 )
 
@@ -162,7 +162,7 @@ async def test_a_job_is_queued_then_running_then_succeeded(app: Windlass) -> Non
 
     job = await task.aenqueue()
     await end(app, job)
-    assert await story(job) == ["created", "queued", "running", "succeeded"]
+    assert await states_of(job) == ["created", "queued", "running", "succeeded"]
 
 
 async def test_a_failed_attempt_is_requeued_while_retries_are_left(
@@ -177,7 +177,7 @@ async def test_a_failed_attempt_is_requeued_while_retries_are_left(
         await reach(job, State.RETRYING)
         clock.advance(72)
         await job.await_end(PATIENCE)
-    assert await story(job) == [
+    assert await states_of(job) == [
         *["created", "queued", "running", "retrying"],
         *["queued", "running", "failed"],
     ]
@@ -207,15 +207,15 @@ async def test_a_queued_job_fails_only_by_an_attempt_or_because_it_expired(
         raise MissingInput("gone")
 
     tried = await task.aenqueue()
-    expired = await task.options(queue="nobody's", expires_in=60).aenqueue()
+    expired = await task.options(queue="unconsumed", expires_in=60).aenqueue()
     async with working(app):
         await tried.await_end(PATIENCE)
         await pass_time(app, clock, 59)
         assert (await expired.arefresh()).state is State.QUEUED
         await pass_time(app, clock, 1)
         row = (await expired.await_end(PATIENCE)).row
-    assert await story(tried) == ["created", "queued", "running", "failed"]
-    assert await story(expired) == ["created", "queued", "failed"]
+    assert await states_of(tried) == ["created", "queued", "running", "failed"]
+    assert await states_of(expired) == ["created", "queued", "failed"]
     assert row.error is not None
     assert row.error.code == "expired"
 
@@ -242,7 +242,7 @@ async def test_a_job_is_retried_after_about_one_five_and_fifteen_minutes(
     assert {(row.state, row.attempt, row.retry_count) for row in rows} == {(State.FAILED, 4, 3)}
     for n, minutes in enumerate((1, 5, 15)):
         delays = [(await retries(job))[n].data["delay"] / (60 * minutes) for job in jobs]
-        assert 0.8 <= min(delays) < max(delays) <= 1.2  # about so long, and not all at once
+        assert 0.8 <= min(delays) < max(delays) <= 1.2  # within the jitter, and not all equal
 
 
 async def test_a_job_that_used_up_its_retries_is_never_claimed_again(
@@ -377,12 +377,12 @@ async def test_a_video_has_one_active_job_per_task(app: Windlass, clock: Virtual
         assert await again() == (job.id, True)  # while it runs,
         go.set()
         await reach(job, State.RETRYING)
-        assert await again() == (job.id, True)  # and while it waits to be tried again
+        assert await again() == (job.id, True)  # and while it waits for its retry
         assert not (await ocr.options(unique_key="video-1").aenqueue()).duplicate
         assert not (await transcode.options(unique_key="video-2").aenqueue()).duplicate
         clock.advance(72)
         await job.await_end(PATIENCE)
-        new, duplicate = await again()  # it is done: the next one is a new one
+        new, duplicate = await again()  # it has ended: a new job
     assert (new == job.id, duplicate) == (False, False)
 
 
@@ -414,7 +414,7 @@ async def test_a_video_may_have_many_clips_but_each_clip_once(app: Windlass) -> 
     first, other = await ask("clip-1", 3000), await ask("clip-2", 4000)
     assert first.id != other.id
     await end(app, first)
-    again = await ask("clip-1", 3000)  # also when it is done long since
+    again = await ask("clip-1", 3000)  # also long after its end
     assert (again.id, again.duplicate, again.state) == (first.id, True, State.SUCCEEDED)
     with pytest.raises(ConflictError, match="different arguments"):
         await ask("clip-1", 9000)
@@ -435,7 +435,7 @@ async def test_a_stage_enqueues_the_next_one_only_with_its_success(
     @app.task
     async def sample(ctx: Context, video: str) -> None:
         children[video] = ctx.then(ocr, video)
-        with pytest.raises(NotFoundError):  # not before
+        with pytest.raises(NotFoundError):  # not stored before
             await app.ajob(children[video])
         if video == "broken":
             raise MissingInput("no frames")
@@ -459,7 +459,7 @@ async def test_a_job_has_its_owner(app: Windlass) -> None:
     assert (again.row.owner, again.row.team) == ("user-1", "blue")
 
 
-# -- failed for good
+# -- dead letters
 
 
 async def test_a_failed_job_is_kept_and_retried_manually_as_a_new_job(

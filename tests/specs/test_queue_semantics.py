@@ -24,8 +24,8 @@ from tests.specs.factories import (
     process,
     reach,
     retries,
+    states_of,
     status,
-    story,
     until,
     working,
 )
@@ -49,7 +49,7 @@ from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import EventType
 from windlass.testing import VirtualClock
 
-# What a job may go through, as pairs of states that follow each other.
+# Valid transitions, as pairs of states.
 MOVES = {
     *[("created", "queued"), ("created", "canceled"), ("created", "failed")],
     *[("queued", "running"), ("queued", "canceled"), ("queued", "failed")],
@@ -103,7 +103,7 @@ async def test_a_job_may_run_twice_but_ends_once(app: Windlass, clock: VirtualCl
     assert (await job.arefresh()).row == ended_as
 
 
-# -- what survives
+# -- durability
 
 
 async def test_an_accepted_job_survives_the_process_that_enqueued_it(
@@ -148,7 +148,7 @@ async def test_a_memory_store_ends_with_its_app() -> None:
 
 
 async def test_the_job_of_a_killed_worker_is_run_by_another_after_its_lease(file: str) -> None:
-    """The other worker's clock moves only in the test: a slow machine ends no lease."""
+    """The clock of the second worker moves only in the test, so a slow machine expires no lease."""
     work_and_hang = """
         import asyncio, sys, time
         from windlass import Windlass
@@ -156,7 +156,7 @@ async def test_the_job_of_a_killed_worker_is_run_by_another_after_its_lease(file
         @app.task(name="task", lease=0.5)
         async def task() -> str:
             print("begun", flush=True)
-            time.sleep(3600)  # the event loop stands still; the lease is kept all the same
+            time.sleep(3600)  # blocks the event loop; the lease is extended nevertheless
         asyncio.run(app.worker().run())
     """
     clock = VirtualClock(SystemClock().now())
@@ -170,7 +170,7 @@ async def test_the_job_of_a_killed_worker_is_run_by_another_after_its_lease(file
     async def lease_until() -> int:
         return (await job.arefresh()).row.lease_until or 0
 
-    async def is_left_alone_until_the_last_moment() -> bool:
+    async def is_not_rescued_before_lease_expiry() -> bool:
         clock.jump(await lease_until() - 10)
         await pass_time(app, clock, 0)  # by some microseconds
         return (await job.arefresh()).row.attempt == 1
@@ -186,9 +186,9 @@ async def test_the_job_of_a_killed_worker_is_run_by_another_after_its_lease(file
                 return await lease_until() >= twice_longer
 
             await eventually(kept)
-            assert await is_left_alone_until_the_last_moment()
+            assert await is_not_rescued_before_lease_expiry()
             kill(child)
-            assert await is_left_alone_until_the_last_moment()
+            assert await is_not_rescued_before_lease_expiry()
             clock.jump(await lease_until())
             assert await job.aresult(PATIENCE) == "by attempt 2"
     assert (job.row.crash_count, job.row.retry_count) == (1, 0)
@@ -305,14 +305,14 @@ async def test_a_job_has_one_state_and_makes_only_valid_transitions(
     ]
     jobs = [await task.aenqueue(ends) for ends in lives]
     jobs.append(await task.options(delay=2).aenqueue(["ok"]))
-    jobs.append(await task.options(queue="nobody's", expires_in=1).aenqueue(["ok"]))
+    jobs.append(await task.options(queue="unconsumed", expires_in=1).aenqueue(["ok"]))
     async with working(app):
         for _ in range(3):
             await pass_time(app, clock, 2)
         for job in jobs:
             await job.await_end(PATIENCE)
     for job in jobs:
-        states = await story(job)
+        states = await states_of(job)
         assert states[0] == "created"
         assert set(pairwise(states)) <= MOVES, states
         assert states[-1] == job.row.state
@@ -416,7 +416,7 @@ async def test_a_job_has_four_attempts_by_default_and_then_fails(
 async def delays(
     app: Windlass, clock: VirtualClock, jobs: Iterable[Job[None]]
 ) -> list[list[float]]:
-    """What each job waited before each retry, when all of them fail each time."""
+    """Return the delays before each retry of jobs that always fail."""
     jobs = list(jobs)
     async with working(app, slots=len(jobs)):
         for attempt in range(1, jobs[0].row.policy.max_retries + 1):
@@ -447,7 +447,7 @@ async def test_retry_delays_have_full_jitter_by_default(app: Windlass, clock: Vi
     jobs = await app.aenqueue_many([task.new_job() for _ in range(80)])
     for retry, waited in enumerate(zip(*await delays(app, clock, jobs), strict=True)):
         bound = 0.5 * 2**retry
-        assert 0 <= min(waited) < bound / 4  # by chance wrong once in 10^9
+        assert 0 <= min(waited) < bound / 4  # fails by chance once in 10^9 runs
         assert bound * 3 / 4 < max(waited) <= bound
 
 
@@ -498,12 +498,12 @@ async def test_a_stale_worker_changes_nothing_while_another_runs_the_job(
 ) -> None:
     go, message, finish = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def from_beyond(ctx: Context) -> str:
+    async def stale_task(ctx: Context) -> str:
         try:
             await go.wait()
             ctx.progress(99, "from beyond")
             if late == "report":
-                await asyncio.sleep(1)  # it is stopped when its records are refused
+                await asyncio.sleep(1)  # stopped when its records are refused
             if late == "nack":
                 raise InvalidInput("from beyond")
             return "from beyond"
@@ -513,10 +513,10 @@ async def test_a_stale_worker_changes_nothing_while_another_runs_the_job(
     @app.task
     async def task(ctx: Context) -> str:
         if ctx.attempt == 1:
-            return await from_beyond(ctx)
+            return await stale_task(ctx)
         ctx.progress(10)
         await finish.wait()
-        return "from the living"
+        return "from the second worker"
 
     job = await task.aenqueue()
     async with working(app, slots=1, sweep_interval=FOREVER) as stale:
@@ -531,7 +531,7 @@ async def test_a_stale_worker_changes_nothing_while_another_runs_the_job(
             now = (await job.arefresh()).row
             assert (now.state, now.fence, now.lease) == (State.RUNNING, 2, row.lease)
             finish.set()
-            assert await job.aresult(PATIENCE) == "from the living"
+            assert await job.aresult(PATIENCE) == "from the second worker"
     reported = [
         event.data["progressPct"] for event in await events_of(job, EventType.STEP_PROGRESS)
     ]
@@ -591,7 +591,7 @@ async def test_a_heartbeat_extends_the_lease_fully_and_stops_with_the_job(
         go.set()
         await job.await_end(PATIENCE)
         count = len(beats)
-        await asyncio.sleep(0.3)  # three more would fit in
+        await asyncio.sleep(0.3)  # time for three more
         assert len(beats) <= count + 1
 
 
@@ -601,7 +601,7 @@ async def test_a_job_runs_longer_than_its_lease_and_no_longer_than_its_timeout(
     beats: list[int] = []
 
     def look(verb: str) -> None:
-        """Most of a lease passes before each extension."""
+        """Let most of a lease pass before each extension."""
         if verb == "extend":
             beats.append(clock.advance(0.2))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shutil import get_terminal_size
 from typing import Annotated, Any
 
 import typer
@@ -52,10 +53,14 @@ class _Commands(TyperGroup):
             raise typer.Exit(130) from None
 
 
+# Below this width, the help tables of rich cut the names of options.
+NARROW_HELP_WIDTH = 60
+
 cli = typer.Typer(
     name="windlass",
     help=HELP,
     cls=_Commands,
+    rich_markup_mode="rich" if get_terminal_size().columns >= NARROW_HELP_WIDTH else None,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -16,7 +16,7 @@ from windlass import Windlass
 from windlass.core.clock import SECOND, SystemClock
 
 
-class Tomorrow:
+class FastClock:
     """The clock of a machine that runs a day ahead."""
 
     def now(self) -> int:
@@ -54,7 +54,7 @@ def test_a_missing_directory_is_an_error_with_the_command_to_create_it(
 
 
 def test_a_file_that_is_no_database_is_an_error(run_cli: Any, project_dir: Path) -> None:
-    (project_dir / "windlass.db").write_text("these are not the jobs you are looking for" * 100)
+    (project_dir / "windlass.db").write_text("this is not a database" * 100)
     answer = run_cli("check")
     assert answer.code == 3
     assert "is corrupt or not a SQLite database" in answer.out
@@ -68,7 +68,7 @@ def test_weak_durability_is_reported(run_cli: Any, enqueue_job: Any) -> None:
 
 
 def test_a_clock_that_was_set_back_is_reported(run_cli: Any, project_dir: Path) -> None:
-    app = Windlass(clock=Tomorrow())
+    app = Windlass(clock=FastClock())
 
     @app.task
     def nothing() -> None: ...
@@ -102,7 +102,7 @@ def test_the_sql_of_a_migration_is_printed_and_not_run(run_cli: Any, project_dir
     file = apsw.Connection(str(project_dir / "windlass.db"))
     file.execute(answer.out)
     file.close()
-    assert run_cli("migrate", "--json").json == {"applied": []}  # as if it had been run by migrate
+    assert run_cli("migrate", "--json").json == {"applied": []}  # like after `migrate`
     again = run_cli("migrate", "--print")
     assert (again.out, again.code) == ("", 0)
     assert "is up to date; nothing to run" in again.err
@@ -122,7 +122,7 @@ def test_the_migration_script_keeps_tables_of_the_application(
 def test_no_migration_script_is_printed_for_an_invalid_database(
     run_cli: Any, project_dir: Path
 ) -> None:
-    (project_dir / "windlass.db").write_text("these are not the jobs you are looking for" * 100)
+    (project_dir / "windlass.db").write_text("this is not a database" * 100)
     answer = run_cli("migrate", "--print")
     assert answer.code == 3
     assert "is corrupt or not a SQLite database" in answer.err
@@ -185,7 +185,7 @@ def test_an_invalid_url_is_a_finding(run_cli: Any) -> None:
     assert "in a file name, write it as %23" in answer.out
 
 
-def typing(words: str) -> dict[str, str]:
+def completion_environment(words: str) -> dict[str, str]:
     """The environment that bash sets for completion of the last word."""
     return {
         "_WINDLASS_COMPLETE": "complete_bash",
@@ -204,14 +204,14 @@ def typing(words: str) -> dict[str, str]:
     ],
 )
 def test_shell_completion_has_commands_and_values(run_cli: Any, typed: str, wanted: str) -> None:
-    done = run_cli(**typing(typed))
+    done = run_cli(**completion_environment(typed))
     assert wanted in done.out.split(), (done.out, done.err)
 
 
 def test_the_installed_program_prints_shell_completion() -> None:
     done = subprocess.run(
         [Path(sys.executable).parent / "windlass"],
-        env=os.environ | typing("windlass jo"),
+        env=os.environ | completion_environment("windlass jo"),
         capture_output=True,
         text=True,
         check=False,
@@ -236,7 +236,13 @@ def test_help_names_the_exit_codes(run_cli: Any) -> None:
     answer = run_cli("--help")
     assert answer.code == 0
     for part in ("Exit codes: 0 success", "3 store unavailable", "--install-completion"):
-        assert part in " ".join(answer.out.split())  # wherever the lines are broken
+        assert part in " ".join(answer.out.split())  # independent of line breaks
+
+
+def test_the_help_cuts_no_option_in_a_narrow_terminal(run_process: Any) -> None:
+    help_text = run_process("worker", "--help", COLUMNS="40").stdout
+    assert "--concurrency" in help_text
+    assert "…" not in help_text
 
 
 def test_an_unknown_command_is_a_usage_error(run_cli: Any) -> None:

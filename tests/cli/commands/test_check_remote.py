@@ -20,14 +20,14 @@ _RESET = struct.pack("ii", 1, 0)
 UNAVAILABLE = 3
 
 
-def answer(status: str, kind: str, body: str, *headers: str) -> bytes:
+def response(status: str, kind: str, body: str, *headers: str) -> bytes:
     lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
     return "\r\n".join([*lines, *headers, "", body]).encode()
 
 
 def problem(status: str, code: str, detail: str, advice: str, *headers: str) -> bytes:
     body = json.dumps({"code": code, "detail": detail, "advice": advice})
-    return answer(status, "application/problem+json", body, *headers)
+    return response(status, "application/problem+json", body, *headers)
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def answering(data: bytes, *, reset: bool = False) -> Iterator[str]:
         listener.shutdown(socket.SHUT_RDWR)
 
 
-HALF = answer("200 OK", "application/json", "x" * 99)[:-50]
+HALF = response("200 OK", "application/json", "x" * 99)[:-50]
 PAGE = "text/html", "<html>"
 BUSY = problem(
     "429 Too Many Requests", "rate_limited", "the key x asks too often", "wait", "Retry-After: 60"
@@ -64,10 +64,10 @@ BUSY = problem(
         (HALF, "closed the connection before it responded"),
         (HALF[:20], "closed the connection before it responded"),
         (BUSY, "the key x asks too often (HTTP 429); wait"),
-        (answer("429 Too Many Requests", *PAGE, "Retry-After: 60"), "limits the rate (HTTP 429)"),
-        (answer("502 Bad Gateway", *PAGE), "a proxy in front of it returned HTTP 502"),
-        (answer("504 Gateway Timeout", *PAGE), "a proxy in front of it returned HTTP 504"),
-        (answer("200 OK", *PAGE), "HTTP 200, text/html: this is not a Windlass server"),
+        (response("429 Too Many Requests", *PAGE, "Retry-After: 60"), "limits the rate (HTTP 429)"),
+        (response("502 Bad Gateway", *PAGE), "a proxy in front of it returned HTTP 502"),
+        (response("504 Gateway Timeout", *PAGE), "a proxy in front of it returned HTTP 504"),
+        (response("200 OK", *PAGE), "HTTP 200, text/html: this is not a Windlass server"),
         (
             problem("503 Service Unavailable", "stopping", "no time left", "ask again"),
             "no time left (HTTP 503); ask again",
@@ -101,7 +101,7 @@ def test_an_unreachable_server_is_reported(run_cli: Any) -> None:
 
 @pytest.fixture
 def slow(tmp_path: Any) -> Iterator[Served]:
-    """Two requests at once, and then one in a minute."""
+    """A server that allows two requests at once, and then one per minute."""
     config = ServerConfig(auth=AuthMode.KEYS, rate=1 / 60, burst=2)
     with serving(tmp_path, config) as one:
         yield one

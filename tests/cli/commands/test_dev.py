@@ -35,7 +35,7 @@ class Dev:
             text=True,
         )
         self.output: list[str] = []
-        # A test that waits for a line which never comes would wait for good.
+        # Without this, a test that waits for a missing line would never end.
         self._watch = Thread(target=self._bound, daemon=True)
         self._watch.start()
 
@@ -179,7 +179,7 @@ def test_a_code_change_requeues_running_jobs_and_runs_them_again(
     assert one.process.returncode == 0
 
 
-@pytest.mark.slow  # tests/worker/test_supervisor.py shows the same of a supervisor
+@pytest.mark.slow  # tests/worker/test_supervisor.py tests the same for a supervisor
 def test_no_worker_outlives_a_reloader_that_is_killed(
     dev: Any, enqueue_job: Any, project_dir: Path
 ) -> None:

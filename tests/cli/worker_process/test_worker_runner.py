@@ -1,4 +1,4 @@
-"""Signals in quick succession, at bad moments, and with blocked output."""
+"""Shutdown by signals: repeated, during blocking calls, and with blocked output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.01)
 
 
-class Full:
+class FullPipe:
     """A pipe without a reader."""
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class Full:
 
 
 @pytest.fixture
-def full() -> Iterator[Full]:
-    pipe = Full()
+def full_pipe() -> Iterator[FullPipe]:
+    pipe = FullPipe()
     yield pipe
     pipe.close()
 
@@ -82,13 +82,13 @@ def test_a_full_pipe_does_not_block_a_stop(
     run_cli: Any,
     project_dir: Path,
     *,
-    full: Full,
+    full_pipe: FullPipe,
     words: list[str],
 ) -> None:
     job = enqueue_job("until_file", started="started", go="never", run=False)
-    worker = start_worker("tasks:app", "--grace", "100ms", *words, stderr=full.writer)
+    worker = start_worker("tasks:app", "--grace", "100ms", *words, stderr=full_pipe.writer)
     wait_for(project_dir / "started")
-    full.fill()
+    full_pipe.fill()
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(TIMEOUT) == 0
     facts = run_cli("jobs", "show", job, "--json").json
@@ -110,13 +110,13 @@ async def blocks() -> None:
 
 
 def test_a_full_pipe_does_not_block_a_forced_exit(
-    start_worker: Any, enqueue_by_name: Any, project_dir: Path, full: Full
+    start_worker: Any, enqueue_by_name: Any, project_dir: Path, full_pipe: FullPipe
 ) -> None:
     (project_dir / "blocking.py").write_text(BLOCKING)
     enqueue_by_name("blocking.blocks")
-    worker = start_worker("blocking:app", "--grace", "1h", stderr=full.writer)
+    worker = start_worker("blocking:app", "--grace", "1h", stderr=full_pipe.writer)
     wait_for(project_dir / "started")
-    full.fill()
+    full_pipe.fill()
     deadline = time.monotonic() + TIMEOUT
     while worker.poll() is None:  # only its end shows that a signal was handled
         assert time.monotonic() < deadline
@@ -147,7 +147,7 @@ def test_an_immediate_second_stop_reaches_all_processes(
 def test_a_signal_to_every_process_keeps_the_grace_period_of_running_jobs(
     start_worker: Any, enqueue_job: Any, run_cli: Any, project_dir: Path
 ) -> None:
-    """As a service manager does, repeatedly and to every process."""
+    """A service manager sends signals repeatedly and to every process."""
     job = enqueue_job("until_file", started="started", go="go", run=False)
     supervisor = start_worker("tasks:app", "--processes", "1", "--grace", "1h")
     wait_for(project_dir / "started")
@@ -165,21 +165,21 @@ def test_a_signal_to_every_process_keeps_the_grace_period_of_running_jobs(
 
 # A signal delivered to another thread does not interrupt a blocking call of the main thread. The
 # same happens with a signal just before the call.
-MISSED = """
+SIGNAL_BEFORE_BLOCKING = """
 import signal, threading, time
 from pathlib import Path
 from windlass import Windlass
 
 app = Windlass()
 
-def takes_a_signal() -> None:
+def receive_signal() -> None:
     while not Path("again").exists():
         time.sleep(0.01)
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
 @app.task
 async def blocks() -> None:
-    threading.Thread(target=takes_a_signal, daemon=True).start()
+    threading.Thread(target=receive_signal, daemon=True).start()
     Path("started").touch()
     time.sleep(20)
     Path("slept").touch()
@@ -189,7 +189,7 @@ async def blocks() -> None:
 def test_a_signal_just_before_a_blocking_call_is_handled_during_it(
     start_worker: Any, enqueue_by_name: Any, project_dir: Path
 ) -> None:
-    (project_dir / "missed.py").write_text(MISSED)
+    (project_dir / "missed.py").write_text(SIGNAL_BEFORE_BLOCKING)
     enqueue_by_name("missed.blocks")
     worker = start_worker("missed:app", "--grace", "1h")
     wait_for(project_dir / "started")

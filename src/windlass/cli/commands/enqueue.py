@@ -36,7 +36,7 @@ def enqueue(
     hold: Annotated[
         bool, typer.Option("--hold", help="Hold it until windlass jobs submit.")
     ] = False,
-    tag: Annotated[list[str] | None, typer.Option(help="May be repeated.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tag of the job; may be repeated.")] = None,
     request_id: Annotated[
         str | None, typer.Option(help="Idempotency key: repeating it returns the same job.")
     ] = None,
@@ -44,7 +44,7 @@ def enqueue(
         str | None, typer.Option(help="At most one active job of the task with this key.")
     ] = None,
     limit_key: Annotated[
-        str | None, typer.Option(help="Key for per-key limits and fairness.")
+        str | None, typer.Option(help="Key for limits per key and fairness.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

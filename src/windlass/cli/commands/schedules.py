@@ -1,4 +1,4 @@
-"""`windlass schedules`: manages schedules."""
+"""`windlass schedules`: manages cron schedules and intervals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from windlass.core.schedule import MissedPolicy
 from windlass.records.schedule_records import ScheduleInfo, ScheduleRecords
 
 T = TypeVar("T")
-commands = typer.Typer(no_args_is_help=True, help="Manage schedules.")
+commands = typer.Typer(no_args_is_help=True, help="Manage cron schedules and intervals.")
 Name = Annotated[str, typer.Argument(help="Schedule name.")]
 
 
@@ -67,7 +67,7 @@ def add(
         str | None, typer.Option(help="At most one active job of the task with this key.")
     ] = None,
     limit_key: Annotated[
-        str | None, typer.Option(help="Key for per-key limits and fairness.")
+        str | None, typer.Option(help="Key for limits per key and fairness.")
     ] = None,
     app: AppPath = None,
     as_json: AsJson = False,
