@@ -132,7 +132,7 @@ class Windlass(TaskContainer, HttpApi):
 
     @property
     def hooks(self) -> AppHooks:
-        """Return what workers of this app need beside its tasks."""
+        """Return the parts of this app, in addition to its tasks, that workers need."""
         return AppHooks(
             app=self,
             stages=self._stages,
@@ -147,7 +147,7 @@ class Windlass(TaskContainer, HttpApi):
 
     def _declared_schedules(self) -> list[Schedule]:
         client = Client(self._root, self.codec)
-        return [one.schedule(client) for one in self.declared]
+        return [declaration.schedule(client) for declaration in self.declared]
 
     @contextlib.contextmanager
     def _worker_context(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:

@@ -70,9 +70,8 @@ class LiveJobList:
 
     async def _run(self) -> None:
         while True:
-            with contextlib.suppress(
-                StoreError
-            ):  # the worker logs it; the next refresh may succeed
+            # The worker logs the error; the next refresh may succeed.
+            with contextlib.suppress(StoreError):
                 await self._refresh()
             await asyncio.sleep(REFRESH_INTERVAL)
 

@@ -30,7 +30,7 @@ def list_queues(url: Url = None, app: AppPath = None, as_json: AsJson = False) -
     """
     found = run(_queues(url, app))
     if as_json:
-        terminal.print_json([_facts(one) for one in found])
+        terminal.print_json([_facts(queue) for queue in found])
     elif not found:
         terminal.info("All queues are empty")
     elif not (_table(found, _COLUMNS) or _table(found, _COLUMNS[:-2])):
@@ -45,7 +45,7 @@ async def _queues(url: str | None, app: str | None) -> list[Queue]:
 def _table(found: Sequence[Queue], columns: Sequence[str]) -> bool:
     """Print a table without empty columns; return False if it does not fit."""
     console = terminal.out()
-    rows = [_cells(one) for one in found]
+    rows = [_cells(queue) for queue in found]
     shown = [
         name
         for name in columns
@@ -65,8 +65,8 @@ def _table(found: Sequence[Queue], columns: Sequence[str]) -> bool:
 
 def _stack(found: Sequence[Queue]) -> None:
     console = terminal.out()
-    for one in found:
-        row = _cells(one)
+    for queue in found:
+        row = _cells(queue)
         console.print(_styled(row["queue"]), soft_wrap=True)
         counts = [f"{row[name]} {name}" for name in _STATES if row[name] != "0"]
         oldest = f", oldest {row['oldest']}" if row["oldest"] else ""
@@ -76,15 +76,15 @@ def _stack(found: Sequence[Queue]) -> None:
             console.print(f"  per minute: {completed} completed, {failed} failed")
 
 
-def _cells(one: Queue) -> dict[str, str]:
+def _cells(queue: Queue) -> dict[str, str]:
     return {
-        "queue": f"{one.name}{_PAUSED}" if one.paused else one.name,
-        **{state.value: _count(one, state) for state in _COUNTED},
-        "oldest": _span(one.oldest_age),
-        "completed/min": _rate(one.rates.succeeded),
-        "failed/min": _rate(one.rates.failed),
-        "wait": _span(one.rates.mean_wait),
-        "run": _span(one.rates.mean_run),
+        "queue": f"{queue.name}{_PAUSED}" if queue.paused else queue.name,
+        **{state.value: _count(queue, state) for state in _COUNTED},
+        "oldest": _span(queue.oldest_age),
+        "completed/min": _rate(queue.rates.succeeded),
+        "failed/min": _rate(queue.rates.failed),
+        "wait": _span(queue.rates.mean_wait),
+        "run": _span(queue.rates.mean_run),
     }
 
 
@@ -93,9 +93,9 @@ def _styled(cell: str) -> str:
     return escape(cell) if name == cell else f"{escape(name)}[yellow]{_PAUSED}[/]"
 
 
-def _count(one: Queue, state: State) -> str:
-    number = one.counts.get(state, 0)
-    return f"{number:,}+" if state in one.capped else f"{number:,}"
+def _count(queue: Queue, state: State) -> str:
+    number = queue.counts.get(state, 0)
+    return f"{number:,}+" if state in queue.capped else f"{number:,}"
 
 
 def _span(seconds: float | None) -> str:
@@ -108,18 +108,18 @@ def _rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"  # noqa: PLR2004 - three digits at most
 
 
-def _facts(one: Queue) -> dict[str, object]:
+def _facts(queue: Queue) -> dict[str, object]:
     camel = {
         "".join([first, *map(str.title, rest)]): value
-        for name, value in asdict(one.rates).items()
+        for name, value in asdict(queue.rates).items()
         for first, *rest in [name.split("_")]
     }
     return {
-        "queue": one.name,
-        "paused": one.paused,
-        "counts": {state.value: one.counts.get(state, 0) for state in _COUNTED},
-        "capped": sorted(state.value for state in one.capped),
-        "oldestQueuedAt": terminal.iso(one.oldest_queued_at),
-        "oldestAge": one.oldest_age,
+        "queue": queue.name,
+        "paused": queue.paused,
+        "counts": {state.value: queue.counts.get(state, 0) for state in _COUNTED},
+        "capped": sorted(state.value for state in queue.capped),
+        "oldestQueuedAt": terminal.iso(queue.oldest_queued_at),
+        "oldestAge": queue.oldest_age,
         "perMinute": camel,
     }
