@@ -33,7 +33,7 @@ def list_workers(url: Url = None, app: AppPath = None, as_json: AsJson = False) 
     if as_json:
         terminal.print_json([_facts(worker) for worker in found])
     elif not found:
-        terminal.info("No running workers. Start worker with windlass worker module:app")
+        terminal.info("No running workers. Start one with windlass worker module:app")
     elif terminal.out().width < terminal.NARROW_WIDTH:
         _stack(found)
     else:
