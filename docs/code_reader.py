@@ -1,4 +1,4 @@
-"""Read signatures, docstrings and the comments beside names from the code."""
+"""Read signatures, docstrings and the comments after names from the code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def meanings(thing: Any) -> dict[str, str]:
 
 
 def comments(thing: Any) -> dict[str, str]:
-    """Return the comment beside each name: `name: kind = value  # meaning`."""
+    """Return the comment after each name: `name: kind = value  # meaning`."""
     found = (_COMMENT.match(line) for line in inspect.getsource(thing).splitlines())
     return {m[1]: m[2] for m in found if m and not m[2].startswith(("noqa", "type:", "fmt:"))}
 

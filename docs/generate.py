@@ -21,7 +21,7 @@ from windlass.core.query.diagnosis import Diagnosis, Reason, ReasonCode
 from windlass.core.query.queue_rates import DrainProgress, Rates
 from windlass.core.worker_presence import LiveWorker, Readiness
 from windlass.insights.queues import Queue
-from windlass.options import task_options
+from windlass.option_parsers import task_options
 from windlass.store import Retention, Store
 
 OUTPUT = Path(__file__).parent / "reference"
@@ -148,8 +148,8 @@ def describe(thing: Any, level: int = 3) -> str:
     if inspect.isfunction(thing):
         parts += [_code_block([_signature(thing, thing.__name__)]), code_reader.doc(thing)]
     elif issubclass(thing, Enum):
-        beside = code_reader.comments(thing) | code_reader.meanings(thing)
-        members = [(m.value, beside.get(m.name) or beside.get(m.value, "")) for m in thing]
+        meanings = code_reader.comments(thing) | code_reader.meanings(thing)
+        members = [(m.value, meanings.get(m.name) or meanings.get(m.value, "")) for m in thing]
         parts += [code_reader.doc(thing), table(("value", "meaning"), rows(members))]
     else:
         parts += [code_reader.doc(thing), *_constructor(thing), *_parts(thing, level + 1)]

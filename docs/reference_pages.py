@@ -12,7 +12,8 @@ from typing import Any
 from typer.main import get_command
 
 import code_reader
-from windlass import config, store
+import windlass.settings
+from windlass import store
 from windlass.cli import HELP, cli
 from windlass.cli.commands.config import duration
 from windlass.cli.terminal import exit_code
@@ -26,22 +27,18 @@ from windlass.server.auth.permissions import ROLE_PERMISSIONS, Permission
 from windlass.server.problem_details import PROBLEMS
 from windlass.server.routes.route_table import ROUTES
 from windlass.server.streaming.event_encoder import REQUIRED_KEYS
+from windlass.settings import SETTINGS
 
 Table = Callable[..., str]
 Describe = Callable[..., str]
 HIDDEN = {"install_completion", "show_completion"}
-KINDS = {
-    "_text": "string", "_count": "integer", "_duration": 'seconds, or text: "5m"',
-    "_size": 'bytes, or text: "512M"', "_queues": '"media=2,default=10", or a table',
-    "_port": "integer", "_secret": "string",
-}  # fmt: skip
 
 
 def pages(describe: Describe, table: Table) -> dict[str, str]:
     return {
         "cli": commands(table),
         "http": http(table),
-        "settings": settings(table),
+        "settings": settings_page(table),
         "errors": all_errors(table),
         "events": events(table),
         "store": contract(describe),
@@ -183,15 +180,20 @@ def _codes(table: Table, text: str) -> str:
 # -- settings
 
 
-def settings(table: Table) -> str:
-    rows = []
-    for name, kind in config._SETTINGS.items():  # noqa: SLF001 - the only list of settings
-        rows.append(
-            (f"`{name}`", f"`WINDLASS_{name.upper()}`", KINDS[kind.read.__name__],
-             _default(name, kind.default), kind.meaning)
-        )  # fmt: skip
+def settings_page(table: Table) -> str:
+    rows = [
+        (
+            f"`{name}`",
+            f"`WINDLASS_{name.upper()}`",
+            spec.type.format,
+            _default(name, spec.default),
+            spec.meaning,
+        )
+        for name, spec in SETTINGS.items()
+    ]
+    rules = inspect.cleandoc(windlass.settings.__doc__ or "").rpartition("\n\n")[2]
     return "\n\n".join([
-        "# Settings", inspect.cleandoc(config.__doc__ or "").partition("\n\n")[2],
+        "# Settings", rules,
         "The name is the TOML key. `windlass config show` lists each value with its origin.",
         table(("name, TOML key", "environment", "format", "default", "meaning"), rows),
         ('```toml\n# windlass.toml\nurl = "sqlite:///jobs.db"\napp = "tasks:app"\n'

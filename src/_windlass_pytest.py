@@ -26,10 +26,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def windlass_app(pytestconfig: pytest.Config) -> Windlass:
     """The app under test: set `windlass_app = module:app`, or override this fixture."""
     from windlass.cli.app_loader import load_app  # noqa: PLC0415 - only when it is used
-    from windlass.config import settings  # noqa: PLC0415
     from windlass.core.errors import ConfigurationError  # noqa: PLC0415
+    from windlass.settings import load_settings  # noqa: PLC0415
 
-    path = pytestconfig.getini("windlass_app") or settings()["app"].value
+    path = pytestconfig.getini("windlass_app") or load_settings()["app"].value
     if not path:
         pytest.fail(
             "no app to test: define a fixture `windlass_app` that returns it, or set "

@@ -1,4 +1,4 @@
-"""Every test run starts from the same process state and tells what to do about failures."""
+"""Every test run starts from the same process state, and prints what to do about failures."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 import typer.testing
 from tests import environment
 
-# The commands of an app do not change: they are made once, not for each call of a test.
+# The commands of an app do not change, so they are created once and not for each call.
 vars(typer.testing)["_get_command"] = cache(typer.main.get_command)
 environment.normalize()  # at import: collection already starts processes
-# The same examples in every run, new ones in `make chaos`. No deadline: load fails no test.
+# The same examples in every run, new ones in `make chaos`. No deadline: load must fail no test.
 hypothesis.settings.register_profile(
     "tests",
     deadline=None,
@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 QUICK = "not slow"  # the mark expression of `make test`
 SLOW_FILE = re.compile(r"^pytestmark = \[?pytest\.mark\.slow\b", re.MULTILINE)
 
-# Longest first: no process is left alone with a long file at the end.
+# Longest first, so that no process runs a long file alone at the end.
 LONGEST = (
     "planted_bugs/test_planted_bugs.py",
     "stores/postgres/test_model.py",
@@ -69,7 +69,7 @@ RERUN_LIMIT = 5
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip the import of files that are slow as a whole: each of the processes collects all."""
+    """Skip the import of files that are entirely slow, because each process collects all files."""
     if collection_path.suffix != ".py" or not _runs_all_quick_tests(config):
         return None
     return True if SLOW_FILE.search(collection_path.read_text()) else None

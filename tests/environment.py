@@ -1,4 +1,4 @@
-"""What tests inherit from the shell, CI runner or service that started them, set to known values.
+"""Sets what tests inherit from a shell, CI runner or service to known values.
 
 The time zone stays as it is: no test may depend on it.
 """
@@ -12,7 +12,7 @@ import signal
 import tempfile
 from pathlib import Path
 
-# Variables that change what our programs or their libraries print, or which server they reach.
+# Variables that change the output of programs under test, or the server that they reach.
 IGNORED = {
     "CLICOLOR",
     "CLICOLOR_FORCE",
@@ -58,7 +58,7 @@ def normalize() -> None:
 
 
 def _restore_signals() -> None:
-    """Undo what `make test &`, nohup and some CI runners pass on: ignored or blocked signals.
+    """Reset signals that `make test &`, nohup and some CI runners ignore or block.
 
     SIGHUP stays ignored under nohup, so that a run outlives its terminal.
     """

@@ -1,4 +1,4 @@
-"""What a user holds: both doors, options, results, transactions, encryption, and the end of it."""
+"""`Windlass`: sync and async API, options, results, transactions, encryption, close."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Film:
     at: datetime
 
 
-def url_in(place: Path) -> str:
-    return f"sqlite:///{place}/jobs.db?durability=off"
+def url_in(directory: Path) -> str:
+    return f"sqlite:///{directory}/jobs.db?durability=off"
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -79,14 +79,14 @@ def file(tmp_path: Path) -> Iterator[Windlass]:
 
 
 def burst(app: Windlass) -> None:
-    """Run what there is to run, from code without an event loop."""
+    """Run all queued jobs, from code without an event loop."""
     asyncio.run(asyncio.wait_for(app.worker(config(burst=True)).run(), PATIENCE))
 
 
-# -- both doors
+# -- sync and async API
 
 
-async def test_the_async_door_enqueues_waits_and_gives_the_result(app: Windlass) -> None:
+async def test_the_async_api_enqueues_waits_and_returns_the_result(app: Windlass) -> None:
     @app.task
     async def shout(text: str) -> str:
         return text.upper()
@@ -98,7 +98,7 @@ async def test_the_async_door_enqueues_waits_and_gives_the_result(app: Windlass)
     assert job.state is State.SUCCEEDED
 
 
-def test_the_sync_door_does_the_same_without_an_event_loop(plain: Windlass) -> None:
+def test_the_sync_api_works_without_an_event_loop(plain: Windlass) -> None:
     @plain.task
     def shout(text: str) -> str:
         return text.upper()
@@ -110,18 +110,18 @@ def test_the_sync_door_does_the_same_without_an_event_loop(plain: Windlass) -> N
     assert job.result(PATIENCE) == "HELLO"
 
 
-async def test_the_sync_door_works_from_inside_a_running_loop_and_warns(app: Windlass) -> None:
+async def test_a_sync_call_in_a_running_event_loop_works_and_warns(app: Windlass) -> None:
     @app.task
     async def shout(text: str) -> str:
         return text.upper()
 
     with pytest.warns(RuntimeWarning, match="blocks the running event loop") as caught:
         assert shout.enqueue("hello").state is State.QUEUED
-    assert caught[0].filename == __file__  # the line that the caller has to fix
+    assert caught[0].filename == __file__  # the line to fix
 
 
 @pytest.mark.filterwarnings("ignore:this call blocks the running event loop")
-async def test_every_verb_of_the_sync_door_works_from_inside_a_running_loop(app: Windlass) -> None:
+async def test_every_sync_method_works_in_a_running_event_loop(app: Windlass) -> None:
     @app.task
     async def shout(text: str) -> str:
         return text.upper()
@@ -135,7 +135,7 @@ async def test_every_verb_of_the_sync_door_works_from_inside_a_running_loop(app:
     assert job.result(PATIENCE) == "HELLO"
 
 
-async def test_a_task_may_enqueue_through_either_door(app: Windlass) -> None:
+async def test_a_task_may_enqueue_by_the_sync_or_async_api(app: Windlass) -> None:
     @app.task
     def leaf(n: int) -> int:
         return n
@@ -157,7 +157,7 @@ async def test_a_task_may_enqueue_through_either_door(app: Windlass) -> None:
         assert child.state is State.SUCCEEDED
 
 
-def test_threads_share_the_sync_door(plain: Windlass) -> None:
+def test_threads_share_the_sync_api(plain: Windlass) -> None:
     @plain.task
     def noop(n: int) -> None: ...
 
@@ -186,14 +186,14 @@ def test_threads_share_the_sync_door(plain: Windlass) -> None:
         (Windlass, "close", "aclose"),
     ],
 )
-def test_the_two_doors_take_the_same_arguments(kind: type, sync: str, other: str) -> None:
+def test_sync_and_async_methods_have_the_same_parameters(kind: type, sync: str, other: str) -> None:
     one, two = getattr(kind, sync), getattr(kind, other)
     assert inspect.signature(one) == inspect.signature(two)
     assert inspect.iscoroutinefunction(two)
     assert not inspect.iscoroutinefunction(one)
 
 
-def test_waiting_has_an_end(plain: Windlass) -> None:
+def test_a_wait_raises_an_error_after_its_timeout(plain: Windlass) -> None:
     @plain.task
     def noop() -> None: ...
 
@@ -201,7 +201,7 @@ def test_waiting_has_an_end(plain: Windlass) -> None:
         noop.enqueue().wait("50ms")
 
 
-async def test_waiting_has_an_end_in_a_loop_too(app: Windlass) -> None:
+async def test_an_async_wait_raises_an_error_after_its_timeout(app: Windlass) -> None:
     @app.task
     async def noop() -> None: ...
 
@@ -213,7 +213,7 @@ async def test_waiting_has_an_end_in_a_loop_too(app: Windlass) -> None:
 # -- options
 
 
-async def test_options_are_for_the_next_jobs_and_leave_the_task_alone(app: Windlass) -> None:
+async def test_options_apply_to_new_jobs_and_do_not_change_the_task(app: Windlass) -> None:
     @app.task(queue="films", priority=1)
     async def cut(title: str) -> None: ...
 
@@ -232,7 +232,7 @@ async def test_options_are_for_the_next_jobs_and_leave_the_task_alone(app: Windl
 
 
 @pytest.mark.parametrize("tags", [["a", "b"], ("a", "b"), UserList(["a", "b"])])
-async def test_tags_are_any_sequence_of_texts(app: Windlass, tags: Sequence[str]) -> None:
+async def test_tags_may_be_any_sequence_of_strings(app: Windlass, tags: Sequence[str]) -> None:
     @app.task()
     async def work() -> None: ...
 
@@ -250,7 +250,7 @@ async def test_tags_are_any_sequence_of_texts(app: Windlass, tags: Sequence[str]
         (["a", 1], "tags has 1; each tag must be a string"),
     ],
 )
-def test_other_tags_are_refused_with_what_to_write(
+def test_invalid_tags_are_refused_with_an_example(
     app: Windlass, tags: object, message: str
 ) -> None:
     @app.task()
@@ -261,7 +261,7 @@ def test_other_tags_are_refused_with_what_to_write(
     assert str(refused.value) == message
 
 
-async def test_options_add_up(app: Windlass) -> None:
+async def test_later_options_extend_earlier_ones(app: Windlass) -> None:
     @app.task
     async def noop() -> None: ...
 
@@ -269,7 +269,7 @@ async def test_options_add_up(app: Windlass) -> None:
     assert (row.priority, row.state) == (5, State.CREATED)
 
 
-async def test_an_unknown_option_is_named_and_the_known_ones_are_not_blamed(app: Windlass) -> None:
+async def test_an_unknown_option_is_named_in_the_error(app: Windlass) -> None:
     @app.task
     async def noop() -> None: ...
 
@@ -283,14 +283,14 @@ async def test_a_held_job_runs_only_when_it_is_submitted(app: Windlass) -> None:
         return 1
 
     job = await noop.options(hold=True).aenqueue()
-    await run_burst(app)  # ends, although the held job is there
+    await run_burst(app)  # ends, although a held job exists
     assert (await job.arefresh()).state is State.CREATED
     assert await job.asubmit() is State.QUEUED
     await run_burst(app)
     assert await job.aresult(PATIENCE) == 1
 
 
-async def test_a_repeated_request_is_answered_with_the_same_job(app: Windlass) -> None:
+async def test_a_repeated_request_returns_the_same_job(app: Windlass) -> None:
     @app.task
     async def pay(amount: int) -> None: ...
 
@@ -301,7 +301,7 @@ async def test_a_repeated_request_is_answered_with_the_same_job(app: Windlass) -
     assert other.id != first.id
 
 
-async def test_a_request_id_that_means_something_else_is_a_conflict(app: Windlass) -> None:
+async def test_a_request_id_with_other_arguments_is_a_conflict(app: Windlass) -> None:
     @app.task
     async def pay(amount: int) -> None: ...
 
@@ -325,7 +325,7 @@ async def test_a_unique_key_returns_the_active_job(app: Windlass) -> None:
     assert await newest.aresult(PATIENCE) == 3
 
 
-async def test_bulk_answers_in_order_and_marks_the_duplicates(app: Windlass) -> None:
+async def test_a_bulk_enqueue_returns_jobs_in_order_and_marks_duplicates(app: Windlass) -> None:
     @app.task
     async def double(n: int) -> int:
         return 2 * n
@@ -342,7 +342,9 @@ async def test_bulk_answers_in_order_and_marks_the_duplicates(app: Windlass) -> 
     assert [await job.aresult(PATIENCE) for job in jobs] == [*expected, 200]
 
 
-async def test_one_bad_job_in_bulk_raises_and_its_neighbours_are_stored(app: Windlass) -> None:
+async def test_an_invalid_job_in_a_bulk_enqueue_raises_and_the_others_are_stored(
+    app: Windlass,
+) -> None:
     @app.task
     async def noop() -> None: ...
 
@@ -380,7 +382,7 @@ async def test_a_finished_job_refuses_a_cancel(app: Windlass) -> None:
         await job.acancel()
 
 
-async def test_a_result_has_the_type_that_the_task_gave_it(app: Windlass) -> None:
+async def test_a_result_has_the_annotated_type(app: Windlass) -> None:
     film = Film("Metropolis", datetime(1927, 1, 10, tzinfo=UTC))
 
     @app.task
@@ -405,7 +407,7 @@ async def test_a_failed_job_raises_with_the_remote_traceback(app: Windlass) -> N
     assert "ZeroDivisionError: at 3" in (caught.value.remote_traceback or "")
 
 
-async def test_events_are_followed_live_to_the_end(app: Windlass) -> None:
+async def test_events_are_followed_live_until_the_job_ends(app: Windlass) -> None:
     @app.task
     async def noop(ctx: Context) -> None:
         ctx.log("here")
@@ -458,14 +460,14 @@ def test_rows_and_jobs_are_committed_together(films: Windlass) -> None:
 def test_rows_and_jobs_are_rolled_back_together(films: Windlass) -> None:
     jobs: list[Job[Any]] = []
 
-    def change_my_mind() -> None:
+    def enqueue_and_raise() -> None:
         with films.transaction() as tx:
             tx.execute("INSERT INTO films VALUES ('M')")
             jobs.append(enqueue_cut(films, "M"))
             raise RuntimeError("changed my mind")
 
     with pytest.raises(RuntimeError, match="changed my mind"):
-        change_my_mind()
+        enqueue_and_raise()
     assert titles(films) == []
     with pytest.raises(NotFoundError):
         jobs[0].refresh()
@@ -481,20 +483,20 @@ def test_an_error_in_a_statement_has_the_message_of_the_engine(films: Windlass) 
 
 
 def test_a_transaction_past_its_timeout_is_rolled_back(films: Windlass) -> None:
-    def dawdle() -> None:
+    def exceed_timeout() -> None:
         with films.transaction(timeout="50ms") as tx:
             tx.execute("INSERT INTO films VALUES ('M')")
             other = threading.Thread(target=enqueue_cut, args=(films, "other"))
-            other.start()  # waits for the writer, and has it when the time is up
+            other.start()  # waits for the writer, and gets it after the timeout
             other.join(PATIENCE)
             tx.execute("INSERT INTO films VALUES ('N')")
 
     with pytest.raises(ConflictError, match=r"more than 0.05 s and was rolled back"):
-        dawdle()
+        exceed_timeout()
     assert titles(films) == []
 
 
-async def test_a_job_enqueued_by_the_async_door_joins_the_transaction(films: Windlass) -> None:
+async def test_an_async_enqueue_joins_the_transaction(films: Windlass) -> None:
     spec = films.tasks.get("cut")
     assert spec is not None
     new = films.prepare(spec, ("M",), {}, _NO_OPTIONS)
@@ -511,7 +513,7 @@ async def test_a_job_enqueued_by_the_async_door_joins_the_transaction(films: Win
     await films.aclose()
 
 
-def test_a_transaction_is_of_one_app_only(films: Windlass, tmp_path: Path) -> None:
+def test_a_transaction_applies_to_one_app_only(films: Windlass, tmp_path: Path) -> None:
     other = Windlass(f"sqlite:///{tmp_path}/other.db?durability=off")
 
     @other.task
@@ -519,13 +521,13 @@ def test_a_transaction_is_of_one_app_only(films: Windlass, tmp_path: Path) -> No
 
     jobs: list[Job[None]] = []
 
-    def change_my_mind() -> None:
+    def enqueue_and_raise() -> None:
         with films.transaction():
             jobs.append(noop.enqueue())
             raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
-        change_my_mind()
+        enqueue_and_raise()
     assert jobs[0].refresh().state is State.QUEUED
     other.close()
 
@@ -560,12 +562,12 @@ def test_a_store_without_transactions_is_refused() -> None:
         ("sqlite:///jobs.db?durability=some", r"durability"),
     ],
 )
-def test_an_unknown_url_names_valid_ones(url: str, message: str) -> None:
+def test_an_invalid_url_is_refused_with_valid_examples(url: str, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         Windlass(url)
 
 
-def test_a_place_that_cannot_be_opened_is_named_at_the_first_use(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_opened_is_named_at_the_first_use(tmp_path: Path) -> None:
     app = Windlass(f"sqlite:///{tmp_path}/no/such/folder/jobs.db")
 
     @app.task
@@ -579,11 +581,11 @@ def test_a_place_that_cannot_be_opened_is_named_at_the_first_use(tmp_path: Path)
 # -- encryption
 
 
-def everything_in(place: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in place.iterdir())
+def file_contents(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in directory.iterdir())
 
 
-async def test_with_the_encrypting_codec_the_file_has_no_plain_text(tmp_path: Path) -> None:
+async def test_a_file_of_an_encrypted_app_has_no_plain_text(tmp_path: Path) -> None:
     app = Windlass(url_in(tmp_path), codec=EncryptingCodec({"k1": os.urandom(32)}))
 
     @app.task(max_retries=1, backoff=fixed(0))
@@ -614,14 +616,14 @@ async def test_with_the_encrypting_codec_the_file_has_no_plain_text(tmp_path: Pa
     with pytest.raises(JobFailedError, match="FINAL-SECRET PAYLOAD-SECRET") as caught:
         await bad.aresult(PATIENCE)
     assert "FINAL-SECRET" in (caught.value.remote_traceback or "")
-    raw = everything_in(tmp_path)  # the log of the database too, while it is open
+    raw = file_contents(tmp_path)  # also the WAL, while the database is open
     assert b"secretive" in raw
     assert b"SECRET" not in raw
     assert b"ValueError(" not in raw
     await app.aclose()
 
 
-# -- the end, and other processes
+# -- close, and other processes
 
 
 def test_closing_ends_every_thread_of_the_app(tmp_path: Path) -> None:
@@ -638,7 +640,7 @@ def test_closing_ends_every_thread_of_the_app(tmp_path: Path) -> None:
         await job.aresult(PATIENCE)
 
     for _ in range(3):
-        asyncio.run(use())  # three event loops, each with a handle of its own
+        asyncio.run(use())  # three event loops, each with its own handle
     noop.enqueue().refresh()
     app.close()
     assert {thread.name for thread in set(threading.enumerate()) - before} == set()
@@ -646,11 +648,11 @@ def test_closing_ends_every_thread_of_the_app(tmp_path: Path) -> None:
         noop.enqueue()
     with pytest.raises(StoreError, match="closed"):
         app.worker()
-    app.close()  # once more is harmless
+    app.close()  # a repeat is harmless
 
 
 @pytest.mark.filterwarnings("ignore:this call blocks the running event loop")
-async def test_the_async_close_ends_the_sync_door_too(url: str) -> None:
+async def test_aclose_also_ends_the_thread_of_the_sync_api(url: str) -> None:
     before = {thread for thread in threading.enumerate() if "windlass" in thread.name}
     app = Windlass(url)
 
@@ -689,26 +691,26 @@ def test_a_stopped_loop_does_not_delay_the_close(tmp_path: Path) -> None:
     loop.close()
 
 
-def _enqueue_in_a_child(app: Windlass, answer: Any) -> None:
+def _enqueue_in_a_child(app: Windlass, job_ids: Any) -> None:
     spec = app.tasks.get("cut")
     assert spec is not None
     job = app.enqueue_many([app.prepare(spec, ("child",), {}, _NO_OPTIONS)])[0]
-    answer.put(str(job.refresh().id))
+    job_ids.put(str(job.refresh().id))
     app.close()
 
 
 def test_a_used_app_works_in_a_forked_process(films: Windlass) -> None:
     enqueue_cut(films, "parent")
     fork = multiprocessing.get_context("fork")
-    answer: Any = fork.SimpleQueue()
-    child = fork.Process(target=_enqueue_in_a_child, args=(films, answer))
+    job_ids: Any = fork.SimpleQueue()
+    child = fork.Process(target=_enqueue_in_a_child, args=(films, job_ids))
     child.start()
     child.join(PATIENCE)
     alive = child.is_alive()
     child.kill()
     assert not alive
     assert child.exitcode == 0
-    found = films.sync.call(_get(films, UUID(answer.get())))
+    found = films.sync.call(_get(films, UUID(job_ids.get())))
     assert found is State.QUEUED
 
 
@@ -716,7 +718,7 @@ async def _get(app: Windlass, job_id: UUID) -> State:
     return (await app.client().get(job_id)).state
 
 
-async def test_ids_may_be_given_so_that_asking_twice_is_harmless(app: Windlass) -> None:
+async def test_an_enqueue_with_an_id_may_be_repeated(app: Windlass) -> None:
     @app.task
     async def noop(n: int) -> None: ...
 
@@ -726,7 +728,7 @@ async def test_ids_may_be_given_so_that_asking_twice_is_harmless(app: Windlass) 
     assert first.id == again.id == own
 
 
-async def test_a_loop_with_two_workers_refuses_until_the_last_has_ended(app: Windlass) -> None:
+async def test_an_event_loop_refuses_sync_calls_until_its_last_worker_ends(app: Windlass) -> None:
     loop = asyncio.get_running_loop()
     with app.sync.refusing(loop):
         with app.sync.refusing(loop):

@@ -1,4 +1,4 @@
-"""The client: what an enqueue request becomes, and answers turned into errors."""
+"""`Client`: jobs from calls and options, and errors from results."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def prepare(client: Client, *args: Any, **options: Any) -> NewJob:
     return client.prepare(ADD, args, {}, EnqueueOptions(**options))
 
 
-async def put(client: Client, *args: Any, **options: Any) -> JobRow:
-    [answer] = await client.enqueue([prepare(client, *args, **options)])
-    return accepted_row(answer)
+async def enqueue(client: Client, *args: Any, **options: Any) -> JobRow:
+    [result] = await client.enqueue([prepare(client, *args, **options)])
+    return accepted_row(result)
 
 
-# -- preparing
+# -- prepare
 
 
-async def test_a_job_takes_its_settings_from_its_task(client: Client) -> None:
+async def test_a_job_has_the_options_of_its_task(client: Client) -> None:
     job = prepare(client, 1)
     assert (job.task, job.queue, job.priority) == ("add", "sums", 3)
     assert (job.policy, job.lease) == (POLICY, 9.0)
@@ -82,15 +82,15 @@ async def test_options_of_a_job_override_those_of_its_task(client: Client) -> No
     assert (job.owner, job.team, job.tags, job.unique_key) == ("ada", "maths", ("a",), "k")
 
 
-async def test_every_job_has_a_correlation_id_of_its_own_or_the_given_one(client: Client) -> None:
-    own = await put(client, 1)
+async def test_a_job_has_a_new_correlation_id_or_the_given_one(client: Client) -> None:
+    own = await enqueue(client, 1)
     assert own.correlation_id == str(own.id)
-    given = await put(client, 1, headers={CORRELATION_ID: "trace-1", "x": "y"})
+    given = await enqueue(client, 1, headers={CORRELATION_ID: "trace-1", "x": "y"})
     assert given.correlation_id == "trace-1"
     assert given.headers == {CORRELATION_ID: "trace-1", "x": "y"}
 
 
-async def test_jobs_that_can_be_mistaken_for_one_another_carry_a_digest(client: Client) -> None:
+async def test_jobs_with_an_id_or_request_id_have_a_digest(client: Client) -> None:
     same = [prepare(client, 1, request_id="r").digest for _ in range(2)]
     assert same[0] == same[1]
     assert same[0] is not None
@@ -103,7 +103,7 @@ async def test_a_time_without_a_zone_is_refused(client: Client) -> None:
         prepare(client, 1, run_at=datetime(2026, 5, 1))  # noqa: DTZ001 - the point
 
 
-# -- answers
+# -- results and errors
 
 
 async def test_an_unknown_job_is_not_found(client: Client) -> None:
@@ -118,42 +118,42 @@ async def test_waiting_for_an_unknown_job_ends_at_once(client: Client) -> None:
 
 
 async def test_a_submit_sets_queued_at(client: Client) -> None:
-    row = await put(client, 1, hold=True)
+    row = await enqueue(client, 1, hold=True)
     assert row.state is State.CREATED
     assert await client.submit(row.id) is State.QUEUED
-    assert await client.submit(row.id) is State.QUEUED  # a repeat is answered alike
+    assert await client.submit(row.id) is State.QUEUED  # a repeat has the same result
 
 
 async def test_only_a_held_job_can_be_submitted(client: Client) -> None:
-    row = await put(client, 1)
+    row = await enqueue(client, 1)
     with pytest.raises(ConflictError, match=f"job {row.id} is queued and cannot be submitted"):
         await client.submit(row.id)
 
 
 async def test_a_waiting_job_is_canceled_at_once(client: Client) -> None:
-    row = await put(client, 1)
+    row = await enqueue(client, 1)
     assert await client.cancel(row.id, by="ada", reason="wrong") is State.CANCELED
     ended = await client.wait(row.id)
     assert (ended.cancel_by, ended.cancel_reason) == ("ada", "wrong")
 
 
 async def test_the_cancel_of_a_running_job_is_requested(client: Client) -> None:
-    await put(client, 1)
+    await enqueue(client, 1)
     running = await claim_one(client.store, "sums")
     assert await client.cancel(running.id) is State.RUNNING
     assert (await client.get(running.id)).cancel_requested
 
 
 async def test_a_finished_job_cannot_be_canceled(client: Client) -> None:
-    await put(client, 1)
+    await enqueue(client, 1)
     row = await claim_one(client.store, "sums")
     await settle_one(client.store, row, Succeeded())
     with pytest.raises(ConflictError, match="is succeeded and cannot be canceled"):
         await client.cancel(row.id)
 
 
-async def test_the_events_of_a_job_are_followed_from_any_place(client: Client) -> None:
-    await put(client, 1)
+async def test_events_can_be_followed_from_any_number(client: Client) -> None:
+    await enqueue(client, 1)
     row = await claim_one(client.store, "sums")
     await settle_one(client.store, row, Succeeded())
     every = [event async for event in client.events(row.id)]
@@ -162,29 +162,29 @@ async def test_the_events_of_a_job_are_followed_from_any_place(client: Client) -
     assert [event async for event in client.events(row.id, after=2)] == every[2:]
 
 
-async def test_a_refused_job_raises_its_own_error(client: Client) -> None:
-    [answer] = await client.enqueue([make_job(queue="")])
-    assert answer.status is EnqueueStatus.REFUSED
+async def test_a_refused_job_raises_the_error_of_its_result(client: Client) -> None:
+    [result] = await client.enqueue([make_job(queue="")])
+    assert result.status is EnqueueStatus.REFUSED
     with pytest.raises(InvalidArgumentError, match="queue"):
-        accepted_row(answer)
+        accepted_row(result)
 
 
-async def test_an_id_that_means_another_job_is_a_conflict(client: Client) -> None:
-    await put(client, 1, id=ID)
-    assert (await put(client, 1, id=ID)).id == ID
+async def test_an_id_with_other_arguments_is_a_conflict(client: Client) -> None:
+    await enqueue(client, 1, id=ID)
+    assert (await enqueue(client, 1, id=ID)).id == ID
     with pytest.raises(ConflictError, match=str(ID)):
-        await put(client, 2, id=ID)
+        await enqueue(client, 2, id=ID)
 
 
-async def test_times_are_turned_into_instants_by_the_store(client: Client) -> None:
-    row = await put(client, 1, delay=60.0, expires_in=90.0)
+async def test_the_store_converts_delays_to_instants(client: Client) -> None:
+    row = await enqueue(client, 1, delay=60.0, expires_in=90.0)
     assert row.due_at == START + 60_000_000
     assert row.expires_at == START + 90_000_000
     at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=1)
-    assert (await put(client, 1, id=uuid7(), run_at=at)).due_at == from_datetime(at)
+    assert (await enqueue(client, 1, id=uuid7(), run_at=at)).due_at == from_datetime(at)
 
 
-# -- once more
+# -- retry and resume
 
 
 async def fail(client: Client, row: JobRow, *, step: str | None = None) -> None:
@@ -196,8 +196,8 @@ async def fail(client: Client, row: JobRow, *, step: str | None = None) -> None:
     await settle_one(client.store, job, Failed(failure=failure))
 
 
-async def test_a_retry_is_the_same_request_as_a_new_job_that_points_back(client: Client) -> None:
-    row = await put(
+async def test_a_retry_is_a_new_job_that_refers_to_the_first(client: Client) -> None:
+    row = await enqueue(
         client, 1, owner="ann", team="red", tags=("x",), unique_key="k", request_id="r",
         headers={"trace": "t"}, priority=9,
     )  # fmt: skip
@@ -213,8 +213,8 @@ async def test_a_retry_is_the_same_request_as_a_new_job_that_points_back(client:
     assert (await client.get(row.id)).retried_as == new.id
 
 
-async def test_a_second_retry_answers_the_one_under_way(client: Client) -> None:
-    row = await put(client, 1)
+async def test_a_second_retry_returns_the_unfinished_first_one(client: Client) -> None:
+    row = await enqueue(client, 1)
     await fail(client, row)
     first, second = await client.retry(row.id), await client.retry(row.id)
     assert second.status is EnqueueStatus.DUPLICATE
@@ -222,7 +222,7 @@ async def test_a_second_retry_answers_the_one_under_way(client: Client) -> None:
 
 
 async def test_an_unfinished_or_unknown_job_is_not_retried(client: Client) -> None:
-    row = await put(client, 1)
+    row = await enqueue(client, 1)
     with pytest.raises(ConflictError, match="only a finished job can be retried"):
         await client.retry(row.id)
     with pytest.raises(ConflictError, match="only a finished job can be resumed"):
@@ -232,7 +232,7 @@ async def test_an_unfinished_or_unknown_job_is_not_retried(client: Client) -> No
 
 
 async def test_a_resumed_job_has_the_steps_of_the_first(client: Client) -> None:
-    row = await put(client, 1)
+    row = await enqueue(client, 1)
     await fail(client, row, step="voice")
     new = accepted_row(await client.resume(row.id))
     [kept] = await client.store.checkpoints([new.id])
@@ -241,14 +241,14 @@ async def test_a_resumed_job_has_the_steps_of_the_first(client: Client) -> None:
 
 
 async def test_a_retried_job_starts_without_the_steps(client: Client) -> None:
-    row = await put(client, 1)
+    row = await enqueue(client, 1)
     await fail(client, row, step="voice")
     new = accepted_row(await client.retry(row.id))
     assert await client.store.checkpoints([new.id]) == [{}]
 
 
 async def test_a_job_without_a_completed_step_is_not_resumed(client: Client) -> None:
-    row = await put(client, 1)
+    row = await enqueue(client, 1)
     await fail(client, row)
     with pytest.raises(
         ConflictError, match="has no completed step to resume from; retry it instead"

@@ -1,4 +1,4 @@
-"""Cron texts and time zones: the ticks of ordinary days, and of those when clocks change."""
+"""Cron expressions and time zones: ticks on ordinary days and around clock changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
 
 
 def local(text: str, tz: str, after: str, number: int) -> list[str]:
-    """The first ticks after a local time, as the clocks on the walls show them."""
+    """Return the first ticks after a local time, in local time."""
     zone = ZoneInfo(tz)
     start = from_datetime(datetime.fromisoformat(after).replace(tzinfo=zone))
     found = islice(cron(text, tz)(start), number)
@@ -32,11 +32,11 @@ def test_ticks_follow_the_clocks_of_the_time_zone() -> None:
     assert local("0 3 * * *", NEW_YORK, "2026-01-01T12:00", 1) == ["02 03:00 -0500"]
 
 
-def test_an_instant_that_is_a_tick_is_not_after_itself() -> None:
+def test_ticks_after_a_tick_do_not_include_it() -> None:
     assert local("0 * * * *", BERLIN, "2026-06-04T12:00", 1) == ["04 13:00 +0200"]
 
 
-def test_seconds_may_come_first() -> None:
+def test_a_cron_expression_may_begin_with_seconds() -> None:
     found = list(islice(cron("*/20 * * * * *", "UTC")(0), 3))
     assert found == [20 * SECOND, 40 * SECOND, 60 * SECOND]
 
@@ -49,7 +49,7 @@ def test_cron_names_are_supported() -> None:
 # -- clocks go forward: in Berlin from 2 to 3 on 29 March, in New York on 8 March
 
 
-def test_a_fixed_time_that_the_clocks_skip_ticks_when_they_have_skipped_it() -> None:
+def test_a_skipped_fixed_time_ticks_right_after_the_clock_change() -> None:
     assert local("30 2 * * *", BERLIN, "2026-03-28T12:00", 2) == [
         "29 03:00 +0200", "30 02:30 +0200"
     ]  # fmt: skip
@@ -58,7 +58,7 @@ def test_a_fixed_time_that_the_clocks_skip_ticks_when_they_have_skipped_it() -> 
     ]  # fmt: skip
 
 
-def test_what_ticks_all_the_time_goes_on_in_real_time_when_clocks_go_forward() -> None:
+def test_a_wildcard_ticks_in_real_time_when_clocks_go_forward() -> None:
     assert local("*/30 * * * *", BERLIN, "2026-03-29T01:00", 3) == [
         "29 01:30 +0100", "29 03:00 +0200", "29 03:30 +0200"
     ]  # fmt: skip
@@ -70,7 +70,7 @@ def test_what_ticks_all_the_time_goes_on_in_real_time_when_clocks_go_forward() -
 # -- clocks go back: in Berlin from 3 to 2 on 25 October, in New York from 2 to 1 on 1 November
 
 
-def test_a_fixed_time_that_the_clocks_show_twice_ticks_the_first_time() -> None:
+def test_a_fixed_time_that_occurs_twice_ticks_the_first_time() -> None:
     assert local("30 2 * * *", BERLIN, "2026-10-24T12:00", 2) == [
         "25 02:30 +0200", "26 02:30 +0100"
     ]  # fmt: skip
@@ -79,14 +79,14 @@ def test_a_fixed_time_that_the_clocks_show_twice_ticks_the_first_time() -> None:
     ]  # fmt: skip
 
 
-def test_from_within_the_second_showing_a_fixed_time_is_not_found_again() -> None:
-    """cronsim, asked from there, answers with the first showing, which is in the past."""
+def test_a_start_in_the_repeated_hour_does_not_tick_a_fixed_time_again() -> None:
+    """From there, cronsim returns the first occurrence, which is in the past."""
     inside = from_datetime(datetime(2026, 10, 25, 1, 10, tzinfo=UTC))  # 02:10 for the second time
     found = next(cron("30 2 * * *", BERLIN)(inside))
     assert to_datetime(found) == datetime(2026, 10, 26, 1, 30, tzinfo=UTC)
 
 
-def test_what_ticks_all_the_time_goes_on_in_real_time_when_clocks_go_back() -> None:
+def test_a_wildcard_ticks_in_real_time_when_clocks_go_back() -> None:
     assert local("*/30 * * * *", BERLIN, "2026-10-25T01:30", 5) == [
         "25 02:00 +0200", "25 02:30 +0200", "25 02:00 +0100", "25 02:30 +0100", "25 03:00 +0100"
     ]  # fmt: skip
@@ -112,8 +112,8 @@ def test_what_ticks_all_the_time_goes_on_in_real_time_when_clocks_go_back() -> N
         "*/15 2 * * *", "10 */2 * * *", "45 23 * * sun", "0 12 1 * *",
     ],
 )  # fmt: skip
-def test_the_ticks_are_the_same_from_wherever_one_begins(text: str, tz: str, around: str) -> None:
-    """Each scheduler begins at the mark that it read: all of them must see the same instants."""
+def test_the_ticks_are_the_same_from_any_start(text: str, tz: str, around: str) -> None:
+    """Each ticker starts at the mark that it read; all must compute the same instants."""
     day = from_datetime(datetime.fromisoformat(around).replace(tzinfo=UTC))
     hours = 3600 * SECOND
     start, end = day - 40 * hours, day + 40 * hours
@@ -126,7 +126,7 @@ def test_the_ticks_are_the_same_from_wherever_one_begins(text: str, tz: str, aro
         assert list(islice(ticks(after), len(rest))) == rest
 
 
-# -- what is wrong
+# -- invalid expressions
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_the_ticks_are_the_same_from_wherever_one_begins(text: str, tz: str, aro
         (5, "it must be a string"),
     ],
 )
-def test_a_bad_text_is_refused_with_what_is_wrong_and_how_to_write_it(text: str, why: str) -> None:
+def test_an_invalid_expression_is_refused_with_a_reason_and_an_example(text: str, why: str) -> None:
     with pytest.raises(InvalidArgumentError, match=why):
         cron(text, "UTC")
 
@@ -154,7 +154,7 @@ def test_a_bad_text_is_refused_with_what_is_wrong_and_how_to_write_it(text: str,
         ("", 'such as "Europe/Berlin"'),
     ],
 )
-def test_an_unknown_time_zone_is_refused_with_those_that_are_near(name: str, hint: str) -> None:
+def test_an_unknown_time_zone_is_refused_with_similar_names(name: str, hint: str) -> None:
     with pytest.raises(InvalidArgumentError, match=hint):
         cron("* * * * *", name)
 

@@ -27,7 +27,7 @@ from windlass import (
 from windlass.core.errors import InvalidInput
 from windlass.core.ids import uuid7
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -48,7 +48,7 @@ async def working(app: Windlass) -> AsyncIterator[None]:
         await app.aclose()
 
 
-async def test_results_go_from_parents_to_children(app: Windlass) -> None:
+async def test_results_are_passed_from_parents_to_children(app: Windlass) -> None:
     @app.task
     async def double(n: int) -> int:
         return 2 * n
@@ -64,14 +64,14 @@ async def test_results_go_from_parents_to_children(app: Windlass) -> None:
     total = flow.add(add, left.result, b=right.result)
     run = await flow.aenqueue()
     async with working(app):
-        stats = await run.await_end(PATIENCE)
+        stats = await run.await_end(TIMEOUT)
         assert (stats.state, stats.percent, stats.jobs) == (State.SUCCEEDED, 100, 3)
         assert await (await run.ajob(total)).aresult() == 18
         jobs = [job async for job in run.ajobs()]
         assert {job.row.flow_id for job in jobs} == {run.id}
 
 
-async def test_a_fan_in_gets_all_results_in_their_order(app: Windlass) -> None:
+async def test_a_fan_in_gets_all_results_in_order(app: Windlass) -> None:
     @app.task
     async def square(n: int) -> int:
         return n * n
@@ -85,11 +85,11 @@ async def test_a_fan_in_gets_all_results_in_their_order(app: Windlass) -> None:
     end = flow.add(gather, parts.results, {"last": [parts.nodes[3].result, 7]})
     run = await flow.aenqueue()
     async with working(app):
-        await run.await_end(PATIENCE)
+        await run.await_end(TIMEOUT)
         assert await (await run.ajob(end)).aresult() == [*(n * n for n in range(20)), 9, 7]
 
 
-async def test_a_result_of_the_wrong_type_is_refused_when_it_is_there(app: Windlass) -> None:
+async def test_a_parent_result_of_the_wrong_type_fails_the_child(app: Windlass) -> None:
     @app.task
     async def name() -> str:
         return "ada"
@@ -102,13 +102,13 @@ async def test_a_result_of_the_wrong_type_is_refused_when_it_is_there(app: Windl
     wrong = flow.add(double, flow.add(name).result)  # type: ignore[arg-type]
     run = await flow.aenqueue()
     async with working(app):
-        assert (await run.await_end(PATIENCE)).state is State.FAILED
+        assert (await run.await_end(TIMEOUT)).state is State.FAILED
         job = await run.ajob(wrong)
         assert job.row.error is not None
         assert job.row.error.code == InvalidInput.code
 
 
-async def test_order_without_results_and_nodes_that_always_run(app: Windlass) -> None:
+async def test_a_node_can_wait_without_a_result_or_run_always(app: Windlass) -> None:
     ran: list[str] = []
 
     @app.task
@@ -127,13 +127,13 @@ async def test_order_without_results_and_nodes_that_always_run(app: Windlass) ->
     last = flow.add(note, "last").after(bad, never).run_always()
     run = await flow.aenqueue()
     async with working(app):
-        assert (await run.await_end(PATIENCE)).state is State.FAILED
+        assert (await run.await_end(TIMEOUT)).state is State.FAILED
         assert ran == ["first", "fail", "last"]
         assert (await run.ajob(never)).state is State.CANCELED
         assert (await run.ajob(last)).state is State.SUCCEEDED
 
 
-async def test_a_cycle_is_refused_and_names_its_tasks(app: Windlass) -> None:
+async def test_a_cycle_is_refused_with_the_names_of_its_tasks(app: Windlass) -> None:
     @app.task(name="turn")
     async def turn() -> None: ...
 
@@ -148,7 +148,7 @@ async def test_a_cycle_is_refused_and_names_its_tasks(app: Windlass) -> None:
     await app.aclose()
 
 
-async def test_a_flow_with_a_wrong_part_stores_nothing(app: Windlass) -> None:
+async def test_a_flow_with_an_invalid_job_stores_nothing(app: Windlass) -> None:
     @app.task
     async def double(n: int) -> int:
         return 2 * n
@@ -163,7 +163,7 @@ async def test_a_flow_with_a_wrong_part_stores_nothing(app: Windlass) -> None:
     await app.aclose()
 
 
-async def test_chains_and_groups(app: Windlass) -> None:
+async def test_chains_and_groups_pass_results_on(app: Windlass) -> None:
     @app.task
     async def add(a: int, b: int = 1) -> int:
         return a + b
@@ -174,7 +174,7 @@ async def test_chains_and_groups(app: Windlass) -> None:
 
     run = await chain(add.call(1), add, group(add.call(b=10), add.call(b=20)), total).aenqueue()
     async with working(app):
-        assert (await run.await_end(PATIENCE)).state is State.SUCCEEDED
+        assert (await run.await_end(TIMEOUT)).state is State.SUCCEEDED
         results = [await job.aresult() async for job in run.ajobs()]
         assert results == [36, 23, 13, 3, 2]
 
@@ -199,12 +199,12 @@ async def test_a_flow_is_canceled_and_retried_as_a_whole(app: Windlass) -> None:
     end = flow.add(total, parts.results)
     run = await flow.aenqueue()
     async with working(app):
-        assert (await run.await_end(PATIENCE)).state is State.FAILED
+        assert (await run.await_end(TIMEOUT)).state is State.FAILED
         assert (await run.ajob(end)).state is State.CANCELED
         assert sorted(ran) == [1, 2, 3]
         ready = True
         await run.aretry()
-        assert (await run.await_end(PATIENCE)).state is State.SUCCEEDED
+        assert (await run.await_end(TIMEOUT)).state is State.SUCCEEDED
         assert await (await run.ajob(end)).aresult() == 6
         assert sorted(ran) == [1, 2, 2, 3]
         with pytest.raises(ConflictError, match="no job to re-run"):
@@ -215,10 +215,10 @@ async def test_a_flow_is_canceled_and_retried_as_a_whole(app: Windlass) -> None:
         held.add(shaky, first.result)
         waiting = await held.aenqueue()
         assert await waiting.acancel(reason="enough") == 2
-        assert (await waiting.await_end(PATIENCE)).state is State.CANCELED
+        assert (await waiting.await_end(TIMEOUT)).state is State.CANCELED
 
 
-async def test_a_flow_resumes_after_the_steps_that_were_done(app: Windlass) -> None:
+async def test_a_flow_resumes_after_completed_steps(app: Windlass) -> None:
     done: list[str] = []
     ready = False
 
@@ -237,15 +237,15 @@ async def test_a_flow_resumes_after_the_steps_that_were_done(app: Windlass) -> N
     node = flow.add(make)
     run = await flow.aenqueue()
     async with working(app):
-        await run.await_end(PATIENCE)
+        await run.await_end(TIMEOUT)
         ready = True
         await run.aresume()
-        await run.await_end(PATIENCE)
+        await run.await_end(TIMEOUT)
         assert await (await run.ajob(node)).aresult() == "text"
         assert done == ["script"]
 
 
-async def test_a_job_depends_on_others_by_its_options(app: Windlass) -> None:
+async def test_options_make_a_job_depend_on_others(app: Windlass) -> None:
     @app.task
     async def note(n: int) -> int:
         return n
@@ -262,8 +262,8 @@ async def test_a_job_depends_on_others_by_its_options(app: Windlass) -> None:
         note.options(on_parent="explode")
     async with working(app):
         await first.asubmit()
-        assert await third.aresult(PATIENCE) == 3
-        assert await second.aresult(PATIENCE) == 2
+        assert await third.aresult(TIMEOUT) == 3
+        assert await second.aresult(TIMEOUT) == 2
 
 
 # -- from inside a task
@@ -293,7 +293,7 @@ async def test_a_task_fans_out_and_continues_with_the_results(app: Windlass) -> 
     worker = app.worker(WorkerConfig(queues={"default": 1, "parts": 2}, poll_interval=0.05))
     running = asyncio.create_task(worker.run())
     try:
-        assert await job.aresult(PATIENCE) == 800
+        assert await job.aresult(TIMEOUT) == 800
         assert started == [1, 2, 3]
         assert prepared == ["once"]
         assert (await job.arefresh()).row.retry_count == 0
@@ -303,7 +303,7 @@ async def test_a_task_fans_out_and_continues_with_the_results(app: Windlass) -> 
         await app.aclose()
 
 
-async def test_an_attempt_that_fails_after_its_parts_were_made_finds_them_again(
+async def test_an_attempt_after_a_failure_finds_its_children_again(
     app: Windlass,
 ) -> None:
     ran: list[int] = []
@@ -325,7 +325,7 @@ async def test_an_attempt_that_fails_after_its_parts_were_made_finds_them_again(
 
     job = await whole.aenqueue()
     async with working(app):
-        assert await job.aresult(PATIENCE) == 6
+        assert await job.aresult(TIMEOUT) == 6
     assert sorted(ran) == [1, 2, 3]
     assert attempts == [1, 2, 3, 4]
     assert job.row.retry_count == 1
@@ -348,10 +348,10 @@ async def test_a_failed_child_raises_in_the_waiting_task(app: Windlass) -> None:
 
     job = await whole.aenqueue()
     async with working(app):
-        assert "of 3 jobs of" in await job.aresult(PATIENCE)
+        assert "of 3 jobs of" in await job.aresult(TIMEOUT)
 
 
-async def test_a_sync_task_waits_as_well(app: Windlass) -> None:
+async def test_a_sync_task_can_fan_out_and_wait(app: Windlass) -> None:
     @app.task
     def part(n: int) -> int:
         return n + 1
@@ -359,15 +359,15 @@ async def test_a_sync_task_waits_as_well(app: Windlass) -> None:
     @app.task
     def whole(ctx: Context) -> list[int]:
         parts = ctx.map(part, [1, 2])
-        return [*parts, ctx.wait_for("more", timeout=PATIENCE)]
+        return [*parts, ctx.wait_for("more", timeout=TIMEOUT)]
 
     job = await whole.aenqueue()
     async with working(app):
         await app.asignal(job, "more", 9)
-        assert await job.aresult(PATIENCE) == [2, 3, 9]
+        assert await job.aresult(TIMEOUT) == [2, 3, 9]
 
 
-async def test_a_signal_is_waited_for_without_a_slot(app: Windlass) -> None:
+async def test_a_task_waits_for_a_signal_without_a_slot(app: Windlass) -> None:
     @app.task
     async def approval(ctx: Context) -> dict[str, str]:
         approval: dict[str, str] = await ctx.await_for("approved")
@@ -384,10 +384,10 @@ async def test_a_signal_is_waited_for_without_a_slot(app: Windlass) -> None:
         async for event in job.aevents():
             if event.data.get("status") == State.RETRYING:
                 break
-        assert await (await other.aenqueue()).aresult(PATIENCE) == "ran meanwhile"
+        assert await (await other.aenqueue()).aresult(TIMEOUT) == "ran meanwhile"
         assert "until a signal arrives" in str(await app.client().why(job.id))
         await app.asignal(job.id, "approved", {"by": "ada"})
-        assert await job.aresult(PATIENCE) == {"by": "ada"}
+        assert await job.aresult(TIMEOUT) == {"by": "ada"}
         with pytest.raises(ConflictError):
             await app.asignal(job, "late")
     finally:
@@ -407,10 +407,10 @@ async def test_a_signal_after_the_timeout_raises_an_error(app: Windlass) -> None
 
     job = await patient.aenqueue()
     async with working(app):
-        assert await job.aresult(PATIENCE) == "gave up"
+        assert await job.aresult(TIMEOUT) == "gave up"
 
 
-async def test_one_job_of_a_flow_is_retried_with_the_results_it_had(app: Windlass) -> None:
+async def test_a_retried_job_of_a_flow_gets_the_same_parent_results(app: Windlass) -> None:
     broken = [True]
 
     @app.task
@@ -427,11 +427,11 @@ async def test_one_job_of_a_flow_is_retried_with_the_results_it_had(app: Windlas
     last = flow.add(double, flow.add(number).result)
     run = await flow.aenqueue()
     async with working(app):
-        assert (await run.await_end(PATIENCE)).state is State.FAILED
+        assert (await run.await_end(TIMEOUT)).state is State.FAILED
         broken.clear()
         again = await (await run.ajob(last)).aretry()
-        assert await again.aresult(PATIENCE) == 6
-        assert (await run.await_end(PATIENCE)).state is State.SUCCEEDED
+        assert await again.aresult(TIMEOUT) == 6
+        assert (await run.await_end(TIMEOUT)).state is State.SUCCEEDED
 
 
 async def test_a_retry_waits_for_the_retry_of_its_parent(app: Windlass) -> None:
@@ -452,19 +452,19 @@ async def test_a_retry_waits_for_the_retry_of_its_parent(app: Windlass) -> None:
     last = flow.add(double, first.result)
     run = await flow.aenqueue()
     async with working(app):
-        await run.await_end(PATIENCE)
+        await run.await_end(TIMEOUT)
         early = await (await run.ajob(last)).aretry()
         await early.arefresh()
-        assert early.row.state is State.CANCELED  # as its parent is still lost
-        await (await run.ajob(first)).aretry()  # which fails again, after its child
-        await run.await_end(PATIENCE)
+        assert early.row.state is State.CANCELED  # because its parent has not succeeded
+        await (await run.ajob(first)).aretry()  # fails again, after its child was created
+        await run.await_end(TIMEOUT)
         broken.clear()
         await run.aretry()
-        assert (await run.await_end(PATIENCE)).state is State.SUCCEEDED
+        assert (await run.await_end(TIMEOUT)).state is State.SUCCEEDED
         assert await (await run.ajob(last)).aresult() == 6
 
 
-async def test_a_flow_is_retried_in_which_a_task_has_fanned_out(app: Windlass) -> None:
+async def test_a_flow_with_a_fan_out_is_retried(app: Windlass) -> None:
     broken = [True]
 
     @app.task(max_retries=0)
@@ -485,14 +485,14 @@ async def test_a_flow_is_retried_in_which_a_task_has_fanned_out(app: Windlass) -
     last = flow.add(double, flow.add(whole).result)
     run = await flow.aenqueue()
     async with working(app):
-        assert (await run.await_end(PATIENCE)).state is State.FAILED
+        assert (await run.await_end(TIMEOUT)).state is State.FAILED
         broken.clear()
         await run.aretry()
-        assert (await run.await_end(PATIENCE)).state is State.SUCCEEDED
+        assert (await run.await_end(TIMEOUT)).state is State.SUCCEEDED
         assert await (await run.ajob(last)).aresult() == 6
 
 
-async def test_a_job_whose_parent_is_not_kept_is_not_retried_with_another_result(
+async def test_a_job_with_a_pruned_parent_is_not_retried_with_another_result(
     app: Windlass,
 ) -> None:
     @app.task
@@ -508,14 +508,14 @@ async def test_a_job_whose_parent_is_not_kept_is_not_retried_with_another_result
     last = flow.add(fail, first.result).after(flow.add(number))
     run = await flow.aenqueue()
     async with working(app):
-        await run.await_end(PATIENCE)
+        await run.await_end(TIMEOUT)
         job = await run.ajob(last)
-        assert [answer.applied for answer in await app.client().store.delete([first.id])] == [True]
+        assert [result.applied for result in await app.client().store.delete([first.id])] == [True]
         with pytest.raises(NotFoundError, match="which was pruned"):
             await job.aretry()
 
 
-async def test_a_task_of_an_owner_waits_for_its_jobs_which_are_the_owners_too(
+async def test_children_of_a_task_have_the_owner_of_its_job(
     app: Windlass,
 ) -> None:
     gate, runs = asyncio.Event(), []
@@ -536,12 +536,12 @@ async def test_a_task_of_an_owner_waits_for_its_jobs_which_are_the_owners_too(
             assert len(runs) < 3
             await asyncio.sleep(0.01)
         gate.set()
-        assert await job.aresult(PATIENCE) == 3
+        assert await job.aresult(TIMEOUT) == 3
         assert runs == [1, 2]
 
 
 @pytest.mark.parametrize("options", [{"owner": "bob"}, {"unique_key": "k"}, {"request_id": "r"}])
-async def test_jobs_that_could_not_be_waited_for_are_refused(
+async def test_children_that_could_not_end_are_refused(
     app: Windlass, options: dict[str, str]
 ) -> None:
     @app.task
@@ -554,12 +554,12 @@ async def test_jobs_that_could_not_be_waited_for_are_refused(
 
     job = await whole.aenqueue()
     async with working(app):
-        await job.await_end(PATIENCE)
+        await job.await_end(TIMEOUT)
         assert job.row.error is not None
         assert job.row.error.code == "configuration"
 
 
-async def test_a_job_that_ran_is_not_run_again_because_it_was_not_kept(app: Windlass) -> None:
+async def test_a_pruned_child_is_not_run_again(app: Windlass) -> None:
     gate, ran = asyncio.Event(), []
 
     @app.task
@@ -579,9 +579,9 @@ async def test_a_job_that_ran_is_not_run_again_because_it_was_not_kept(app: Wind
             await asyncio.sleep(0.01)
         store = app.client().store
         [edges] = await store.edges([job.id])
-        assert [answer.applied for answer in await store.delete(edges.parents)] == [True, False]
+        assert [result.applied for result in await store.delete(edges.parents)] == [True, False]
         gate.set()
-        await job.await_end(PATIENCE)
+        await job.await_end(TIMEOUT)
         assert job.row.error is not None
         assert job.row.error.code == "missing_input"
         assert sorted(ran) == [1, 2]

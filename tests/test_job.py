@@ -1,4 +1,4 @@
-"""A job in its caller's hands: its story in plain words, and doing it again."""
+"""`Job`: events, stages, sync iteration, retry and resume, lookup and wait."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def burst(app: Windlass) -> None:
     asyncio.run(asyncio.wait_for(app.worker(config(burst=True)).run(), PATIENCE))
 
 
-# -- what a task says
+# -- events of a task
 
 
 async def test_the_last_event_of_a_success_has_output_artifacts_and_last_lines(
@@ -92,7 +92,7 @@ async def test_the_final_event_of_a_failure_has_error_artifacts_and_logs(
     assert last.data["logs"] == ["opening", "it is damp"]
 
 
-async def test_whoever_joins_late_still_gets_the_whole_sum(app: Windlass) -> None:
+async def test_a_reader_that_starts_late_gets_the_complete_summary(app: Windlass) -> None:
     @app.task
     async def task(ctx: Context) -> None:
         ctx.log("early")
@@ -144,7 +144,7 @@ async def progress_of(app: Windlass, stages: StageMap | None = None) -> list[tup
     async def task(ctx: Context) -> None:
         for stage in ("Load", "fold"):
             ctx.stage(stage)
-            await ctx.flush()  # so that each is seen, not only the newest
+            await ctx.flush()  # so that each report is stored, not only the newest
             ctx.progress(50)
             await ctx.flush()
 
@@ -154,7 +154,7 @@ async def progress_of(app: Windlass, stages: StageMap | None = None) -> list[tup
     return [(event["stage"], event["phase"], event["progressPct"]) for event in progress]
 
 
-async def test_the_stages_of_an_app_place_the_progress_of_its_tasks() -> None:
+async def test_the_stages_of_an_app_set_the_progress_ranges_of_its_tasks() -> None:
     app = Windlass("memory:", stages={"load": ("prepare", (0, 40)), "fold": ("work", (40, 100))})
     progress = await progress_of(app)
     assert progress == [
@@ -166,14 +166,14 @@ async def test_the_stages_of_an_app_place_the_progress_of_its_tasks() -> None:
     await app.aclose()
 
 
-async def test_a_task_has_stages_of_its_own(app: Windlass) -> None:
+async def test_the_stages_of_a_task_override_those_of_the_app(app: Windlass) -> None:
     table = StageMap.of({"load": ("prepare", (0, 80)), "fold": ("work", None)})
     progress = await progress_of(app, table)
     assert progress[1:] == [("Load", "prepare", 40), ("fold", "work", 40), ("fold", "work", 40)]
 
 
 @pytest.mark.parametrize("wrong", [{"load": 3}, 7, ["load"]])
-def test_stages_that_are_no_table_are_refused_with_how_to_write_one(wrong: Any) -> None:
+def test_invalid_stages_are_refused_with_an_example(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"\(phase, \(low, high\)\)"):
         Windlass("memory:", stages=wrong)
 
@@ -197,7 +197,7 @@ def test_a_job_is_followed_without_an_event_loop(plain: Windlass) -> None:
     assert rest[-1].data["logs"] == ["working"]
 
 
-def test_whoever_stops_following_early_leaves_nothing_behind(plain: Windlass) -> None:
+def test_a_reader_that_stops_early_leaves_no_open_stream(plain: Windlass) -> None:
     @plain.task
     def task() -> None: ...
 
@@ -208,7 +208,7 @@ def test_whoever_stops_following_early_leaves_nothing_behind(plain: Windlass) ->
     assert job.cancel() is State.CANCELED
 
 
-# -- doing it again
+# -- retry and resume
 
 
 def test_a_failed_job_is_retried_from_the_start_or_resumed_after_its_last_step(
@@ -244,7 +244,7 @@ def test_a_failed_job_is_retried_from_the_start_or_resumed_after_its_last_step(
     assert progress == ["first", "first"]
 
 
-async def test_a_retry_under_way_is_the_answer_to_the_next_one(app: Windlass) -> None:
+async def test_a_second_retry_returns_the_unfinished_retry(app: Windlass) -> None:
     @app.task(max_retries=0)
     async def task() -> None:
         raise OSError("no")
@@ -255,10 +255,10 @@ async def test_a_retry_under_way_is_the_answer_to_the_next_one(app: Windlass) ->
     assert (first.id, first.duplicate, second.duplicate) == (second.id, False, True)
 
 
-# -- found again, and waited for
+# -- lookup and wait
 
 
-def test_a_job_is_found_again_by_its_id(plain: Windlass) -> None:
+def test_a_job_is_found_by_its_id(plain: Windlass) -> None:
     @plain.task
     async def task() -> int:
         return 5
@@ -295,7 +295,7 @@ async def test_a_failure_has_its_category_and_the_remote_traceback(app: Windlass
 
 
 @pytest.mark.parametrize("body", [b"5", b'"text"', b"[1]", b"\xff", b"null"])
-def test_what_a_worker_stored_that_is_no_set_of_facts_adds_none(body: bytes) -> None:
+def test_an_event_body_that_is_no_object_adds_no_data(body: bytes) -> None:
     event = Event(
         job_id=UUID(int=1), seq=3, at=0, type=EventType.LOG, data={"step": "x"}, body=body
     )

@@ -1,4 +1,4 @@
-"""Limits and keys in a user's hands: declared with a task, and `app.limits` at run time."""
+"""Limits and limit keys: declared with a task, and `app.limits` at run time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from windlass.core.admission.gates import LIMIT
 from windlass.core.job.row import NewJob
 from windlass.core.job.state import State
 from windlass.core.query.diagnosis import ReasonCode
-from windlass.limits import LimitRecords
+from windlass.records.limit_records import LimitRecords
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock, twin
@@ -62,16 +62,16 @@ def plain() -> Iterator[Windlass]:
     app.close()
 
 
-class Watched(WrappedStore):
-    """Notes what is asked of the store."""
+class RecordingStore(WrappedStore):
+    """Records the calls of a store."""
 
     def __init__(self, store: Store, calls: list[str], failing: list[Exception]) -> None:
         super().__init__(store)
         self.calls = calls
         self.failing = failing
 
-    def wrap(self, store: Store) -> Watched:
-        return Watched(store, self.calls, self.failing)
+    def wrap(self, store: Store) -> RecordingStore:
+        return RecordingStore(store, self.calls, self.failing)
 
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
         self.calls.append(verb)
@@ -82,8 +82,8 @@ class Watched(WrappedStore):
 
 
 @dataclass
-class Place:
-    """One store that several apps, as of several processes, stand on."""
+class SharedStore:
+    """One store that several apps use, as in several processes."""
 
     data: Path
     stack: ExitStack
@@ -94,15 +94,15 @@ class Place:
     def open(self, limits: dict[str, Limit] | None = None) -> Windlass:
         app = Windlass("memory:", limits=limits)
         self.stack.callback(app.close)
-        store = Watched(self.memory.twin(), self.calls, self.failing)
+        store = RecordingStore(self.memory.twin(), self.calls, self.failing)
         self.stack.enter_context(app.replace_store(store, self.data))
         return app
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def shared(tmp_path: Path) -> Iterator[SharedStore]:
     with ExitStack() as stack:
-        yield Place(tmp_path, stack, MemoryStore(), [], [])
+        yield SharedStore(tmp_path, stack, MemoryStore(), [], [])
 
 
 def keys(*jobs: NewJob) -> list[str | None]:
@@ -130,7 +130,7 @@ async def test_no_more_jobs_of_a_task_run_than_its_limit(app: Windlass) -> None:
     assert max(at_once) == 2
 
 
-async def test_a_limit_is_there_before_the_first_job_of_its_task(app: Windlass) -> None:
+async def test_a_limit_is_stored_before_the_first_job_of_its_task(app: Windlass) -> None:
     @app.task(name="render", limit=Limit(concurrency=1))
     async def render() -> None: ...
 
@@ -147,7 +147,7 @@ async def test_each_key_has_its_own_limit(app: Windlass) -> None:
     assert [job.state for job in jobs] == [State.QUEUED, State.CREATED, State.QUEUED]
 
 
-async def test_a_rate_lets_so_many_start_in_its_time(app: Windlass) -> None:
+async def test_a_rate_limits_starts_in_any_period(app: Windlass) -> None:
     @app.task(limit=Limit(rate="2/1m"))
     async def call() -> None: ...
 
@@ -175,7 +175,7 @@ async def test_a_queue_is_limited_by_the_app(clock: VirtualClock) -> None:
     await app.aclose()
 
 
-async def test_a_group_brings_its_limits_along_also_those_it_gets_later(app: Windlass) -> None:
+async def test_an_app_gets_the_limits_of_a_group_also_later_ones(app: Windlass) -> None:
     tasks = Tasks()
     app.include(tasks)
 
@@ -197,7 +197,7 @@ async def test_a_group_brings_its_limits_along_also_those_it_gets_later(app: Win
     )
 
 
-async def test_limits_hold_for_a_flow_and_for_children(app: Windlass) -> None:
+async def test_limits_apply_to_flows_and_children(app: Windlass) -> None:
     @app.task(name="piece", limit=Limit(concurrency=1), limit_key="number")
     async def piece(number: int) -> int:
         return number
@@ -232,7 +232,7 @@ def test_an_invalid_limit_is_refused_where_it_is_declared(plain: Windlass) -> No
         Windlass("memory:", limits={"queue:x": 5})  # type: ignore[dict-item]
 
 
-def test_two_limits_for_one_thing_are_refused() -> None:
+def test_two_limits_with_one_name_are_refused() -> None:
     app = Windlass("memory:", limits={"task:render": TWO})
     with pytest.raises(ConfigurationError, match="two limits are declared for task:render"):
 
@@ -256,7 +256,7 @@ class Plan(Enum):
     FREE = "free"
 
 
-def test_the_key_is_an_argument_or_a_function_of_some(plain: Windlass) -> None:
+def test_the_limit_key_is_an_argument_or_a_function_of_arguments(plain: Windlass) -> None:
     @plain.task(limit_key="tenant")
     def one(text: str, tenant: str | None = "none") -> None: ...
 
@@ -266,27 +266,27 @@ def test_the_key_is_an_argument_or_a_function_of_some(plain: Windlass) -> None:
     assert keys(one.new_job("hi", "ada"), one.new_job("hi", tenant="bob")) == ["ada", "bob"]
     assert keys(one.new_job("hi"), one.new_job("hi", None)) == ["none", None]
     assert keys(two.new_job(Tenant(7), "hi")) == ["7-eu"]
-    stored: Any = {"id": "8"}  # checked arguments are what the task would get
+    stored: Any = {"id": "8"}  # the function gets validated arguments
     assert keys(two.new_job(stored, "hi", region="us")) == ["8-us"]
     assert keys(one.options(limit_key="override").new_job("hi", "ada")) == ["override"]
 
 
 @pytest.mark.parametrize(
-    ("answer", "key"),
+    ("value", "key"),
     [("ada", "ada"), ("", ""), (7, "7"), (None, None), (Plan.FREE, "free"),
      (UUID(int=5), "00000000-0000-0000-0000-000000000005")],
 )  # fmt: skip
-def test_the_key_becomes_text(plain: Windlass, answer: Any, key: str | None) -> None:
-    @plain.task(limit_key=lambda: answer)
+def test_the_limit_key_is_converted_to_text(plain: Windlass, value: Any, key: str | None) -> None:
+    @plain.task(limit_key=lambda: value)
     def task() -> None: ...
 
     assert task.new_job().limit_key == key
-    assert task.options(limit_key=answer).new_job().limit_key == key
+    assert task.options(limit_key=value).new_job().limit_key == key
 
 
-@pytest.mark.parametrize("answer", [1.5, b"ada", ["ada"], object()])
-def test_an_invalid_key_is_refused_at_the_enqueue(plain: Windlass, answer: Any) -> None:
-    @plain.task(name="mail", limit_key=lambda: answer)
+@pytest.mark.parametrize("value", [1.5, b"ada", ["ada"], object()])
+def test_an_invalid_key_is_refused_at_the_enqueue(plain: Windlass, value: Any) -> None:
+    @plain.task(name="mail", limit_key=lambda: value)
     def mail() -> None: ...
 
     with pytest.raises(
@@ -294,7 +294,7 @@ def test_an_invalid_key_is_refused_at_the_enqueue(plain: Windlass, answer: Any) 
     ):
         mail.new_job()
     with pytest.raises(InvalidArgumentError, match="it must be a string"):
-        mail.options(limit_key=answer)
+        mail.options(limit_key=value)
 
 
 def test_a_key_function_that_raises_is_refused_at_the_enqueue(plain: Windlass) -> None:
@@ -314,7 +314,7 @@ def test_a_key_that_is_too_long_is_refused(plain: Windlass) -> None:
         mail.enqueue("x" * 600)
 
 
-def test_a_key_of_arguments_that_the_task_does_not_have_is_refused(plain: Windlass) -> None:
+def test_a_limit_key_of_unknown_arguments_is_refused(plain: Windlass) -> None:
     def mail(ctx: Context, tenant: str) -> None: ...
 
     async def later(tenant: str) -> str:
@@ -333,7 +333,7 @@ def test_a_key_of_arguments_that_the_task_does_not_have_is_refused(plain: Windla
     assert plain.tasks.get("mail") is None
 
 
-def test_a_batch_task_has_keys_of_what_its_jobs_take(plain: Windlass) -> None:
+def test_the_limit_key_of_a_batch_task_uses_the_arguments_of_a_job(plain: Windlass) -> None:
     @plain.task(batch=10, args=Tenant, limit_key=lambda id, name: f"{id}{name}")  # noqa: A006
     def mails(batch: Batch[Tenant]) -> None: ...
 
@@ -354,7 +354,7 @@ def test_a_key_from_a_future_result_is_refused(plain: Windlass) -> None:
     assert sum(run.refresh().counts.values()) == 2
 
 
-async def test_a_retry_and_a_tick_have_the_key_of_the_first(app: Windlass) -> None:
+async def test_retries_and_ticks_keep_the_limit_key(app: Windlass) -> None:
     @app.schedule(every="1m", args=["ada"])
     @app.task(max_retries=0, limit_key="tenant")
     async def mail(tenant: str) -> None:
@@ -383,41 +383,43 @@ async def test_a_key_without_limits_gives_fairness(app: Windlass) -> None:
     assert await app.limits.alist() == []
 
 
-# -- what is stored, and when
+# -- storage of declared limits
 
 
-def test_an_app_without_limits_asks_nothing_more_of_its_store(place: Place) -> None:
-    app = place.open()
+def test_an_app_without_limits_makes_no_extra_store_calls(shared: SharedStore) -> None:
+    app = shared.open()
 
     @app.task(limit_key="number")
     def task(number: int) -> None: ...
 
     task.enqueue(1)
     task.enqueue(2)
-    assert place.calls == ["enqueue", "enqueue"]
+    assert shared.calls == ["enqueue", "enqueue"]
 
 
-def test_limits_are_written_once_and_read_no_more(place: Place) -> None:
+def test_limits_are_stored_once_per_process(shared: SharedStore) -> None:
     for processes in range(2):
-        app = place.open({"queue:slow": FIVE})
+        app = shared.open({"queue:slow": FIVE})
 
         @app.task(name="render", limit=TWO)
         def render() -> None: ...
 
-        place.calls.clear()
+        shared.calls.clear()
         render.enqueue()
-        assert place.calls.count("put_records") == (0 if processes else 2)
-        assert place.calls[0] == "get_records"
-        place.calls.clear()
+        assert shared.calls.count("put_records") == (0 if processes else 2)
+        assert shared.calls[0] == "get_records"
+        shared.calls.clear()
         render.enqueue()
-        assert place.calls == ["enqueue"]
+        assert shared.calls == ["enqueue"]
 
 
-def test_two_versions_of_the_code_do_not_fight(place: Place) -> None:
-    """The last process to start wins, and an enqueue writes no limits."""
+def test_two_versions_of_the_code_do_not_overwrite_each_other_repeatedly(
+    shared: SharedStore,
+) -> None:
+    """The process that started last wins; an enqueue writes no limits."""
 
     def version(limit: Limit) -> tuple[Windlass, Any]:
-        app = place.open()
+        app = shared.open()
         return app, app.task(name="render", limit=limit)(lambda: None)
 
     (old, old_render), (new, new_render) = version(TWO), version(FIVE)
@@ -429,10 +431,10 @@ def test_two_versions_of_the_code_do_not_fight(place: Place) -> None:
     assert new.limits.list()[0].declared == FIVE
 
 
-def test_what_a_person_set_outlives_a_deploy(place: Place) -> None:
-    first = place.open({"queue:slow": TWO})
+def test_a_limit_set_at_run_time_outlives_a_deploy(shared: SharedStore) -> None:
+    first = shared.open({"queue:slow": TWO})
     first.limits.set("queue:slow", Limit(concurrency=1))
-    second = place.open({"queue:slow": FIVE})
+    second = shared.open({"queue:slow": FIVE})
 
     @second.task
     def task() -> None: ...
@@ -447,34 +449,36 @@ def test_what_a_person_set_outlives_a_deploy(place: Place) -> None:
     assert (back.limit, back.override) == (FIVE, None)
 
 
-def test_no_job_is_stored_while_its_limits_cannot_be(place: Place) -> None:
-    app = place.open({"queue:default": TWO})
+def test_no_job_is_stored_while_its_limits_cannot_be_stored(shared: SharedStore) -> None:
+    app = shared.open({"queue:default": TWO})
 
     @app.task
     def task() -> None: ...
 
-    place.failing.append(StoreUnavailableError("away"))
+    shared.failing.append(StoreUnavailableError("away"))
     with pytest.raises(StoreUnavailableError):
         task.enqueue()
-    assert "enqueue" not in place.calls
+    assert "enqueue" not in shared.calls
     task.enqueue()
     assert [one.name for one in app.limits.list()] == ["queue:default"]
 
 
-async def test_a_worker_stores_limits_before_its_first_claim(place: Place) -> None:
-    app = place.open({"queue:default": TWO})
-    place.failing.append(StoreUnavailableError("away"))
+async def test_a_worker_stores_limits_before_its_first_claim(shared: SharedStore) -> None:
+    app = shared.open({"queue:default": TWO})
+    shared.failing.append(StoreUnavailableError("away"))
     await run_burst(app)
     assert [one.declared for one in await app.limits.alist()] == [TWO]
-    assert place.calls.index("put_records") < place.calls.index("claim")
+    assert shared.calls.index("put_records") < shared.calls.index("claim")
 
 
-async def test_a_worker_that_cannot_store_its_limits_can_still_be_stopped(place: Place) -> None:
-    app = place.open({"queue:default": TWO})
-    place.failing += [StoreUnavailableError("away")] * 100
+async def test_a_worker_that_cannot_store_its_limits_can_still_be_stopped(
+    shared: SharedStore,
+) -> None:
+    app = shared.open({"queue:default": TWO})
+    shared.failing += [StoreUnavailableError("away")] * 100
     async with running_worker(app):
         await asyncio.sleep(0)
-    assert "claim" not in place.calls
+    assert "claim" not in shared.calls
 
 
 def test_limits_are_stored_before_a_transaction_begins(tmp_path: Path) -> None:
@@ -505,7 +509,7 @@ async def test_limits_are_stored_before_a_transaction_on_an_event_loop(tmp_path:
     await app.aclose()
 
 
-async def test_a_twin_of_the_app_has_its_limits_and_the_app_still_has_to_store_them(
+async def test_a_twin_stores_the_limits_of_its_app_separately(
     app: Windlass,
 ) -> None:
     @app.task(name="render", limit=TWO)
@@ -523,7 +527,7 @@ async def test_a_twin_of_the_app_has_its_limits_and_the_app_still_has_to_store_t
 # -- at run time
 
 
-async def test_limits_are_listed_with_holders_and_waiting_jobs(app: Windlass) -> None:
+async def test_limits_are_listed_with_counts_of_holding_and_waiting_jobs(app: Windlass) -> None:
     @app.task(name="mail", limit=TWO, limit_key="tenant", key_limit=FIVE)
     async def mail(tenant: str) -> None: ...
 
@@ -552,7 +556,7 @@ async def test_a_set_limit_applies_at_once_and_a_reset_admits_all(app: Windlass)
     assert [(await job.arefresh()).state for job in jobs] == [State.SUCCEEDED] * 3
 
 
-async def test_what_code_no_longer_declares_stays_until_it_is_removed(app: Windlass) -> None:
+async def test_a_limit_that_code_no_longer_declares_stays_until_removed(app: Windlass) -> None:
     store = app.client().store
     other = Windlass("memory:", limits={"queue:old": TWO})
     await other.hooks.declare_limits(store)  # type: ignore[misc]
@@ -580,7 +584,7 @@ async def test_invalid_limits_are_refused(app: Windlass) -> None:
 
 @pytest.mark.parametrize("turns", range(4))
 async def test_concurrent_changes_of_override_and_declaration_are_both_kept(turns: int) -> None:
-    keeper = LimitRecords(Watched(MemoryStore(), [], []))
+    keeper = LimitRecords(RecordingStore(MemoryStore(), [], []))
 
     async def later() -> None:
         for _ in range(turns):
@@ -592,7 +596,7 @@ async def test_concurrent_changes_of_override_and_declaration_are_both_kept(turn
     assert (found.override, found.declared) == (TWO, FIVE)
 
 
-def test_the_door_without_an_event_loop_has_the_same_verbs(plain: Windlass) -> None:
+def test_the_sync_api_of_limits_has_the_same_methods(plain: Windlass) -> None:
     for name in ("list", "set", "reset", "remove"):
         waited, awaited = getattr(Limits, name), getattr(Limits, f"a{name}")
         assert inspect.signature(waited) == inspect.signature(awaited)
@@ -603,7 +607,7 @@ def test_the_door_without_an_event_loop_has_the_same_verbs(plain: Windlass) -> N
     assert plain.limits.remove("queue:default").limit == TWO
 
 
-# -- why it waits
+# -- diagnosis
 
 
 async def test_the_diagnosis_of_a_limited_job_names_the_running_one(app: Windlass) -> None:
@@ -611,9 +615,9 @@ async def test_the_diagnosis_of_a_limited_job_names_the_running_one(app: Windlas
     async def render() -> None: ...
 
     first, second = [await render.aenqueue() for _ in range(2)]
-    answer = await second.awhy()
-    assert [reason.code for reason in answer.reasons] == [ReasonCode.LIMITED]
-    assert str(answer) == (
+    diagnosis = await second.awhy()
+    assert [reason.code for reason in diagnosis.reasons] == [ReasonCode.LIMITED]
+    assert str(diagnosis) == (
         f"The concurrency limit of 1 for task render is reached by job {first.id}"
     )
     assert [reason.code for reason in (await first.awhy()).reasons] == [ReasonCode.NO_WORKER]

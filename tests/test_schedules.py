@@ -1,4 +1,4 @@
-"""Schedules in a user's hands: declared above a task, in a group, or made at run time."""
+"""Schedules: declared above a task or in a group, and `app.schedules` at run time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from windlass import (
 from windlass.client import EnqueueOptions
 from windlass.core.query.job_query import Query
 from windlass.core.schedule import SCHEDULE, MissedPolicy, Schedule
-from windlass.schedule_records import ScheduleRecords
+from windlass.records.schedule_records import ScheduleRecords
 from windlass.testing import VirtualClock
 from windlass.worker.loops.ticker import Ticker
 
@@ -67,14 +67,14 @@ def ticker(app: Windlass) -> Ticker:
 
 
 async def start(app: Windlass) -> None:
-    """What a worker does first."""
+    """Store the declared schedules, as a starting worker does."""
     await ticker(app).declare()
 
 
 # -- declared in code
 
 
-async def test_a_schedule_above_a_task_is_stored_by_a_worker_that_starts(app: Windlass) -> None:
+async def test_a_starting_worker_stores_the_declared_schedules(app: Windlass) -> None:
     @app.schedule("30 3 * * *", tz="Europe/Berlin", missed="all")
     @app.task(name="report")
     async def report() -> None: ...
@@ -113,7 +113,7 @@ async def test_a_tick_calls_the_task_with_its_arguments_and_options(
     assert (row.priority, row.policy.max_retries) == (5, 7)
 
 
-def test_the_task_stays_what_it_was() -> None:
+def test_a_scheduled_task_is_still_a_task() -> None:
     app = Windlass("memory:")
 
     @app.schedule(every="1m")
@@ -139,7 +139,7 @@ async def test_several_schedules_of_one_task_have_names(app: Windlass) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_a_group_brings_its_schedules_along(app: Windlass, late: bool) -> None:
+async def test_an_app_gets_the_schedules_of_a_group(app: Windlass, late: bool) -> None:
     tasks = Tasks()
     if late:
         app.include(tasks)
@@ -154,7 +154,7 @@ async def test_a_group_brings_its_schedules_along(app: Windlass, late: bool) -> 
     assert [one.name for one in await app.schedules.alist()] == ["clean"]
 
 
-def test_a_group_whose_schedule_has_a_name_that_is_taken_is_not_taken_in() -> None:
+def test_a_group_with_a_duplicate_schedule_name_is_not_included() -> None:
     app, tasks = Windlass("memory:"), Tasks()
 
     @app.schedule(every="1h", name="clean")
@@ -203,7 +203,7 @@ def test_an_invalid_schedule_is_refused_where_it_is_declared(
     app.close()
 
 
-def test_options_of_one_job_are_refused_where_they_are_declared() -> None:
+def test_options_of_a_single_job_are_refused_in_a_schedule() -> None:
     app = Windlass("memory:")
 
     @app.task
@@ -214,7 +214,7 @@ def test_options_of_one_job_are_refused_where_they_are_declared() -> None:
     app.close()
 
 
-def test_only_a_task_that_is_known_here_can_be_scheduled() -> None:
+def test_only_a_task_of_the_app_can_be_scheduled() -> None:
     app, other = Windlass("memory:"), Windlass("memory:")
 
     def function() -> None: ...
@@ -227,11 +227,11 @@ def test_only_a_task_that_is_known_here_can_be_scheduled() -> None:
     other.close()
 
 
-# -- code that changes
+# -- changed code
 
 
 def version(url: str, clock: VirtualClock, **timing: Any) -> Windlass:
-    """The app, as one of its versions declares it."""
+    """The app of one version of the code."""
     app = Windlass(url, clock=clock)
     kwargs = timing.pop("kwargs", None)
 
@@ -269,7 +269,9 @@ async def test_new_arguments_are_stored_and_the_interval_continues(
     await new.aclose()
 
 
-async def test_a_new_time_begins_when_it_is_stored(file: str, clock: VirtualClock) -> None:
+async def test_a_changed_time_applies_from_when_it_is_stored(
+    file: str, clock: VirtualClock
+) -> None:
     old = version(file, clock, every="1h", missed="all")
     await start(old)
     await old.aclose()
@@ -293,7 +295,7 @@ async def test_a_pause_made_at_run_time_outlives_a_deploy(file: str, clock: Virt
     await new.aclose()
 
 
-async def test_what_code_no_longer_declares_stays_until_it_is_deleted(
+async def test_a_schedule_that_code_no_longer_declares_stays_until_deleted(
     file: str, clock: VirtualClock
 ) -> None:
     """Another app on the same store may declare it."""
@@ -325,7 +327,7 @@ async def test_a_deleted_schedule_is_stored_again_if_code_declares_it(
     assert again.since == clock.now()
 
 
-async def test_code_wins_over_what_was_made_at_run_time_under_its_name(
+async def test_a_declared_schedule_replaces_one_added_at_run_time(
     file: str, clock: VirtualClock
 ) -> None:
     app = version(file, clock, every="1h")
@@ -390,7 +392,7 @@ async def test_the_last_tick_is_reported(app: Windlass, clock: VirtualClock) -> 
     assert found.next_tick == datetime(2026, 1, 1, 0, 10, tzinfo=UTC)
 
 
-async def test_a_job_can_be_had_at_once_beside_the_ticks(
+async def test_a_job_can_be_enqueued_in_addition_to_the_ticks(
     app: Windlass, clock: VirtualClock
 ) -> None:
     seen: list[str] = []
@@ -425,7 +427,7 @@ async def test_a_name_that_is_taken_is_a_conflict(app: Windlass) -> None:
 
 
 @pytest.mark.parametrize("verb", ["aget", "apause", "aresume", "adelete", "arun"])
-async def test_what_is_not_there_is_not_found(app: Windlass, verb: str) -> None:
+async def test_an_unknown_schedule_is_not_found(app: Windlass, verb: str) -> None:
     with pytest.raises(NotFoundError, match=r"no schedule 'daily'$"):
         await getattr(app.schedules, verb)("daily")
 
@@ -439,7 +441,7 @@ async def test_what_is_not_there_is_not_found(app: Windlass, verb: str) -> None:
         await getattr(app.schedules, verb)("daily")
 
 
-async def test_a_change_that_meets_another_is_made_after_it(app: Windlass) -> None:
+async def test_a_concurrent_change_is_repeated_on_the_new_version(app: Windlass) -> None:
     @app.task(name="report")
     async def report() -> None: ...
 
@@ -468,10 +470,10 @@ async def test_a_change_that_meets_another_is_made_after_it(app: Windlass) -> No
     assert (changed.paused, changed.missed) == (True, MissedPolicy.ALL)
 
 
-# -- both doors
+# -- sync and async API
 
 
-def test_the_sync_door_does_the_same_without_an_event_loop(plain: Windlass) -> None:
+def test_the_sync_api_works_without_an_event_loop(plain: Windlass) -> None:
     @plain.task(name="report")
     def report() -> None: ...
 
@@ -486,7 +488,7 @@ def test_the_sync_door_does_the_same_without_an_event_loop(plain: Windlass) -> N
 
 
 @pytest.mark.parametrize("name", ["add", "list", "get", "pause", "resume", "delete", "run"])
-def test_the_two_doors_take_the_same_arguments(name: str) -> None:
+def test_sync_and_async_methods_have_the_same_parameters(name: str) -> None:
     one, two = getattr(Schedules, name), getattr(Schedules, f"a{name}")
     assert inspect.signature(one) == inspect.signature(two)
     assert inspect.iscoroutinefunction(two)

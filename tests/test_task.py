@@ -1,4 +1,4 @@
-"""Groups of tasks, names of now and before, and names that are taken."""
+"""Task groups, aliases of renamed tasks, and duplicate names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def app() -> AsyncIterator[Windlass]:
     await app.aclose()
 
 
-async def test_a_group_that_an_app_includes_has_its_tasks_enqueued_and_run(app: Windlass) -> None:
+async def test_the_tasks_of_an_included_group_are_enqueued_and_run(app: Windlass) -> None:
     tasks = Tasks()
 
     @tasks.task(queue="media", max_retries=0)
@@ -31,7 +31,7 @@ async def test_a_group_that_an_app_includes_has_its_tasks_enqueued_and_run(app: 
     assert job.row.policy.max_retries == 0
 
 
-async def test_a_task_made_after_the_group_was_included_belongs_to_the_app_too(
+async def test_a_task_added_to_an_included_group_belongs_to_the_app(
     app: Windlass,
 ) -> None:
     tasks = Tasks()
@@ -58,7 +58,7 @@ def test_a_task_of_a_group_without_an_app_can_be_called_but_not_enqueued() -> No
         alone.enqueue()
 
 
-async def test_a_group_is_included_in_one_app_until_that_is_closed(app: Windlass) -> None:
+async def test_a_group_belongs_to_one_app_until_that_is_closed(app: Windlass) -> None:
     tasks = Tasks()
 
     @tasks.task
@@ -96,7 +96,7 @@ async def test_a_job_of_a_renamed_task_is_run_by_its_alias(app: Windlass) -> Non
 
 
 @pytest.mark.parametrize("aliases", [[], ["taken"]], ids=["name", "alias"])
-def test_two_tasks_of_one_name_are_refused_with_both_places(aliases: list[str]) -> None:
+def test_two_tasks_with_one_name_are_refused_with_both_locations(aliases: list[str]) -> None:
     tasks = Tasks()
 
     @tasks.task(name="taken")
@@ -113,7 +113,7 @@ def test_two_tasks_of_one_name_are_refused_with_both_places(aliases: list[str]) 
     assert "name=" in message
 
 
-async def test_a_group_with_a_name_that_is_taken_is_not_included_at_all(app: Windlass) -> None:
+async def test_a_group_with_a_duplicate_task_name_is_not_included(app: Windlass) -> None:
     @app.task(name="taken")
     def one() -> None: ...
 
@@ -132,6 +132,6 @@ async def test_a_group_with_a_name_that_is_taken_is_not_included_at_all(app: Win
         await free.aenqueue()
 
 
-def test_aliases_that_are_no_names_are_refused() -> None:
+def test_invalid_aliases_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="aliases is"):
         Tasks().task(aliases=[1])

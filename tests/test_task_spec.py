@@ -1,4 +1,4 @@
-"""Tasks: what their signatures accept, store and give back."""
+"""Task specifications: validation and storage of arguments and results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Order(pydantic.BaseModel):
 
 
 class Camel(pydantic.BaseModel):
-    """As web models are: another name outside, nothing extra, something computed."""
+    """A typical web model: aliases, no extra fields, a computed field."""
 
     model_config = pydantic.ConfigDict(extra="forbid")
     first_name: str = pydantic.Field(alias="firstName")
@@ -71,7 +71,7 @@ def early(early: Early) -> Early:
     return early
 
 
-# Made while its model is incomplete, as a decorated function is that stands before it.
+# Created while the model is incomplete, like a decorated function above its model.
 EARLY = Signature(early, "early")
 
 
@@ -86,8 +86,8 @@ class Strict(pydantic.BaseModel):
     tags: tuple[str, ...]
 
 
-def stored_and_back(function: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Through the codec's bytes, as a store would have it."""
+def round_trip(function: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """Encode the arguments, decode them and restore them, as a store and a worker do."""
     signature = Signature(function, "a.task")
     codec = JsonCodec()
     data = codec.encode(signature.store(args, kwargs), Purpose.PAYLOAD)
@@ -97,21 +97,21 @@ def stored_and_back(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
 # -- signatures
 
 
-def test_a_default_is_not_stored_so_that_the_code_that_runs_decides() -> None:
+def test_a_default_is_not_stored_so_the_running_code_applies_its_own() -> None:
     def task(a: int, b: int = 2) -> None: ...
 
     assert Signature(task, "t").store((1,), {}) == {"a": 1}
-    assert stored_and_back(task, 1) == {"a": 1}
-    assert stored_and_back(task, 1, 5) == {"a": 1, "b": 5}
+    assert round_trip(task, 1) == {"a": 1}
+    assert round_trip(task, 1, 5) == {"a": 1, "b": 5}
 
 
-def test_arguments_may_be_given_by_place_or_by_name() -> None:
+def test_arguments_may_be_positional_or_by_name() -> None:
     def task(a: int, b: int, *, c: int) -> None: ...
 
-    assert stored_and_back(task, 1, b=2, c=3) == {"a": 1, "b": 2, "c": 3}
+    assert round_trip(task, 1, b=2, c=3) == {"a": 1, "b": 2, "c": 3}
 
 
-def test_a_keyword_only_argument_is_not_taken_by_place() -> None:
+def test_a_keyword_only_argument_is_refused_as_positional() -> None:
     def task(a: int, *, b: int) -> None: ...
 
     with pytest.raises(InvalidArgumentError, match=r"task 't': too many positional"):
@@ -121,26 +121,26 @@ def test_a_keyword_only_argument_is_not_taken_by_place() -> None:
 def test_a_task_without_arguments_stores_none() -> None:
     def task() -> None: ...
 
-    assert stored_and_back(task) == {}
+    assert round_trip(task) == {}
 
 
-def test_the_context_comes_first_or_not_at_all_and_is_no_argument() -> None:
+def test_the_context_is_the_first_parameter_and_no_argument() -> None:
     def with_context(ctx: Context, a: int) -> None: ...
     def without(a: int) -> None: ...
 
     assert Signature(with_context, "t").takes_context
     assert not Signature(without, "t").takes_context
-    assert stored_and_back(with_context, 1) == stored_and_back(without, 1) == {"a": 1}
+    assert round_trip(with_context, 1) == round_trip(without, 1) == {"a": 1}
 
 
-def test_a_context_elsewhere_is_refused_when_the_task_is_made() -> None:
+def test_a_context_in_another_position_is_refused_at_definition() -> None:
     def task(a: int, ctx: Context) -> None: ...
 
     with pytest.raises(ConfigurationError, match=r"'ctx' of task 't' .*the context comes first"):
         Signature(task, "t")
 
 
-def test_arguments_without_a_name_are_refused_when_the_task_is_made() -> None:
+def test_arguments_without_a_name_are_refused_at_definition() -> None:
     def many(*items: int) -> None: ...
     def open_ended(**items: int) -> None: ...
     def by_place(a: int, /) -> None: ...
@@ -157,7 +157,7 @@ def test_an_annotation_that_exists_only_for_type_checkers_is_refused_with_advice
         Signature(task, "t")
 
 
-def test_a_type_that_cannot_be_stored_is_refused_when_the_task_is_made() -> None:
+def test_a_type_that_cannot_be_stored_is_refused_at_definition() -> None:
     def takes(job: Windlass) -> None: ...
     def returns() -> Windlass: ...  # type: ignore[empty-body]
 
@@ -170,7 +170,7 @@ def test_a_type_that_cannot_be_stored_is_refused_when_the_task_is_made() -> None
 # -- wrong arguments
 
 
-def test_the_wrong_argument_is_named_with_what_was_given() -> None:
+def test_an_invalid_argument_is_named_with_its_value() -> None:
     def task(path: str, height: int) -> None: ...
 
     with pytest.raises(InvalidArgumentError) as caught:
@@ -183,7 +183,7 @@ def test_the_wrong_argument_is_named_with_what_was_given() -> None:
     assert "path" not in message
 
 
-def test_the_wrong_part_of_an_argument_is_named() -> None:
+def test_the_invalid_field_of_an_argument_is_named() -> None:
     def task(order: Order) -> None: ...
 
     with pytest.raises(InvalidArgumentError, match=r"argument 'order\.lines\.0\.x'"):
@@ -208,7 +208,7 @@ def test_an_argument_that_cannot_be_stored_is_named(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), [float("inf")], {"deep": -float("inf")}])
-def test_a_number_that_json_does_not_have_is_refused_and_not_changed(value: Any) -> None:
+def test_a_number_that_json_cannot_represent_is_refused(value: Any) -> None:
     def task(a: Any) -> Any: ...
 
     signature = Signature(task, "t")
@@ -217,7 +217,7 @@ def test_a_number_that_json_does_not_have_is_refused_and_not_changed(value: Any)
             JsonCodec().encode(stored, Purpose.PAYLOAD)
 
 
-def test_what_was_stored_by_other_code_is_checked_again_and_never_retried() -> None:
+def test_stored_arguments_are_validated_again_and_errors_are_terminal() -> None:
     def task(height: int) -> None: ...
 
     with pytest.raises(InvalidInput, match="argument 'height'"):
@@ -226,7 +226,7 @@ def test_what_was_stored_by_other_code_is_checked_again_and_never_retried() -> N
         Signature(task, "t").restore({})
 
 
-def test_an_argument_that_the_task_no_longer_has_is_left_out() -> None:
+def test_an_argument_that_the_task_no_longer_has_is_ignored() -> None:
     def task(a: int) -> None: ...
 
     assert Signature(task, "t").restore({"a": 1, "gone": 2}) == {"a": 1}
@@ -265,19 +265,19 @@ def test_a_value_round_trips(kind: Any, value: Any) -> None:
     def task(a: Any) -> Any: ...
 
     task.__annotations__ = {"a": kind, "return": kind}
-    assert stored_and_back(task, value) == {"a": value}
+    assert round_trip(task, value) == {"a": value}
     signature = Signature(task, "t")
     result = json.loads(json.dumps(signature.result(value)))
     assert signature.restore_result(result) == value
 
 
-def test_a_result_whose_type_has_changed_since_is_given_as_it_is() -> None:
+def test_a_result_of_an_older_type_is_returned_as_stored() -> None:
     def task() -> int: ...  # type: ignore[empty-body]
 
     assert Signature(task, "t").restore_result({"was": "a dict"}) == {"was": "a dict"}
 
 
-def test_a_task_that_returns_nothing_gives_none() -> None:
+def test_the_result_of_a_task_without_a_return_value_is_none() -> None:
     def task() -> None: ...
 
     signature = Signature(task, "t")
@@ -296,7 +296,7 @@ def test_a_result_that_cannot_be_stored_names_its_task(value: Any) -> None:
 # -- the registry and the decorator
 
 
-def test_two_tasks_of_one_name_are_refused_with_both_places() -> None:
+def test_two_tasks_with_one_name_are_refused_with_both_locations() -> None:
     def first() -> None: ...
     def second() -> None: ...
 
@@ -309,7 +309,7 @@ def test_two_tasks_of_one_name_are_refused_with_both_places() -> None:
     assert [spec.function for spec in registry] == [first]
 
 
-def test_a_task_is_named_for_its_function_unless_it_is_given_a_name() -> None:
+def test_a_task_has_the_name_of_its_function_or_the_given_name() -> None:
     app = Windlass("memory:")
 
     @app.task
@@ -323,7 +323,7 @@ def test_a_task_is_named_for_its_function_unless_it_is_given_a_name() -> None:
     assert named.name == "other"
 
 
-def test_calling_a_task_stays_a_plain_call() -> None:
+def test_calling_a_task_runs_its_function() -> None:
     app = Windlass("memory:")
 
     @app.task
@@ -333,19 +333,19 @@ def test_calling_a_task_stays_a_plain_call() -> None:
     assert double(4) == 8
 
 
-def test_an_unknown_setting_of_a_task_is_named_beside_the_known_ones() -> None:
+def test_an_unknown_task_option_is_named_with_the_valid_ones() -> None:
     app = Windlass("memory:")
     with pytest.raises(ConfigurationError, match=r"unknown options: retries; valid are .*max_ret"):
         app.task(retries=3, queue="slow")
 
 
-def test_what_is_no_function_is_refused() -> None:
+def test_only_functions_can_be_tasks() -> None:
     app = Windlass("memory:")
     with pytest.raises(ConfigurationError, match="is not a function"):
         app.task(Point(1))  # type: ignore[call-overload]
 
 
-def test_one_error_class_or_several_may_be_named() -> None:
+def test_retry_on_accepts_one_error_class_or_several() -> None:
     app = Windlass("memory:")
 
     @app.task(retry_on=ValueError, terminal_on=[KeyError, OSError])
@@ -358,7 +358,7 @@ def test_one_error_class_or_several_may_be_named() -> None:
             app.task(retry_on=wrong)
 
 
-def test_wrong_settings_are_refused_when_the_task_is_made() -> None:
+def test_invalid_task_options_are_refused_at_definition() -> None:
     app = Windlass("memory:")
     for settings in ({"timeout": "soon"}, {"timeout": 0}, {"lease": -1}, {"max_retries": -1}):
         with pytest.raises(InvalidArgumentError, match=next(iter(settings))):
@@ -375,14 +375,14 @@ async def test_a_payload_that_is_too_large_is_refused_with_advice() -> None:
         await task.aenqueue("x" * MAX_BLOB)
 
 
-def test_an_argument_that_the_task_does_not_have_is_named_with_those_it_has() -> None:
+def test_an_unknown_argument_is_named_with_the_valid_ones() -> None:
     def task(path: str, size: int = 1) -> None: ...
 
     with pytest.raises(InvalidArgumentError, match=r"no argument 'pth'; it takes 'path', 'size'"):
         Signature(task, "t").store((), {"pth": "x"})
 
 
-def test_a_model_may_be_completed_after_the_task_that_takes_it() -> None:
+def test_a_model_may_be_completed_after_the_task_is_defined() -> None:
     given = Early(later=Later(number=1))
     stored = {"early": {"later": {"number": 1}}}
     assert EARLY.store((given,), {}) == stored

@@ -1,4 +1,4 @@
-"""Workspaces are made, kept and removed, and nothing else is ever touched."""
+"""Workspaces: creation, retention and removal, which touches nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def spaces(tmp_path: Path) -> Workspaces:
     return Workspaces(tmp_path / "data")
 
 
-def test_a_workspace_is_made_on_first_use_and_found_again(spaces: Workspaces) -> None:
+def test_a_workspace_is_created_on_first_use_and_found_again(spaces: Workspaces) -> None:
     job = uuid7()
     first = spaces.path(WorkspaceKind.TEMP, job)
     (first / "frame.jpg").write_bytes(b"x")
@@ -32,7 +32,7 @@ def test_a_workspace_is_made_on_first_use_and_found_again(spaces: Workspaces) ->
     assert first.stat().st_mode & 0o777 == 0o700
 
 
-def test_both_directories_go_with_all_that_is_in_them(spaces: Workspaces) -> None:
+def test_both_directories_are_removed_with_their_content(spaces: Workspaces) -> None:
     job, other = uuid7(), uuid7()
     for kind in WorkspaceKind:
         deep = spaces.path(kind, job) / "a" / "b"
@@ -46,7 +46,7 @@ def test_both_directories_go_with_all_that_is_in_them(spaces: Workspaces) -> Non
     assert all((spaces.data / kind / str(other)).exists() for kind in WorkspaceKind)
 
 
-def test_to_remove_what_is_not_there_is_harmless(spaces: Workspaces) -> None:
+def test_removing_a_missing_workspace_is_harmless(spaces: Workspaces) -> None:
     assert spaces.remove(uuid7()) == []
     spaces.path(WorkspaceKind.TEMP, uuid7())
     assert spaces.remove(uuid7()) == []
@@ -96,9 +96,7 @@ def test_a_root_that_is_a_link_is_refused(spaces: Workspaces, tmp_path: Path) ->
         spaces.remove(uuid7())
 
 
-def test_what_cannot_be_removed_is_a_warning(
-    spaces: Workspaces, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_removal_is_a_warning(spaces: Workspaces, monkeypatch: pytest.MonkeyPatch) -> None:
     job = uuid7()
     (spaces.path(WorkspaceKind.TEMP, job) / "stuck").write_text("x")
 
@@ -136,13 +134,13 @@ def test_only_directories_named_by_a_uuid_are_listed(spaces: Workspaces) -> None
         (WorkspaceKind.PROXY, 48, True),
     ],
 )
-def test_temporary_files_are_old_after_a_day_and_proxies_after_two(
+def test_temp_directories_are_orphans_after_one_day_and_proxies_after_two(
     kind: WorkspaceKind, hours: float, old: bool
 ) -> None:
     assert FoundWorkspace(kind, uuid7(), hours * 3600).old is old
 
 
-SWAPPER = """
+REPLACER = """
 import os, sys
 place, precious = sys.argv[1:]
 print("ready", flush=True)
@@ -163,10 +161,10 @@ while True:
 """
 
 
-def test_a_directory_swapped_for_a_link_during_removal_leads_nowhere(
+def test_removal_follows_no_link_that_replaces_a_directory_in_a_race(
     spaces: Workspaces, tmp_path: Path
 ) -> None:
-    """A racing process swaps a directory inside the workspace for a link, as fast as it can."""
+    """Another process continuously replaces a directory of the workspace by a link."""
     precious = tmp_path / "precious"
     precious.mkdir()
     kept = [precious / f"file-{n}" for n in range(20)]
@@ -179,7 +177,7 @@ def test_a_directory_swapped_for_a_link_during_removal_leads_nowhere(
         for n in range(50):
             (victim / f"file-{n}").write_text("x")
         racer = subprocess.Popen(
-            [sys.executable, "-c", SWAPPER, str(victim), str(precious)], stdout=subprocess.PIPE
+            [sys.executable, "-c", REPLACER, str(victim), str(precious)], stdout=subprocess.PIPE
         )
         try:
             assert racer.stdout is not None
@@ -193,10 +191,10 @@ def test_a_directory_swapped_for_a_link_during_removal_leads_nowhere(
         assert not any(path.is_symlink() for path in precious.iterdir())
 
 
-def test_a_directory_swapped_for_a_link_while_it_is_emptied_leads_nowhere(
+def test_removal_follows_no_link_that_replaces_a_directory_being_emptied(
     spaces: Workspaces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same with no luck needed: it is swapped right before its first file goes."""
+    """The same, deterministically: replaced right before its first file is removed."""
     precious, job = tmp_path / "precious", uuid7()
     victim = spaces.path(WorkspaceKind.TEMP, job) / "victim"
     names = [f"file-{n}" for n in range(5)]

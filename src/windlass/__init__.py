@@ -43,8 +43,9 @@ from windlass.core.job.state import State
 from windlass.core.version import version as _version
 from windlass.flow import Flow, FlowRun, Node, Nodes, chain, group
 from windlass.job import Job
-from windlass.limits import LimitInfo, Limits
-from windlass.schedule_records import ScheduleInfo
+from windlass.limits import Limits
+from windlass.records.limit_records import LimitInfo
+from windlass.records.schedule_records import ScheduleInfo
 from windlass.schedules import Schedules
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.task import Call, Task, Tasks

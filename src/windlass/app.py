@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass.client import Client, EnqueueOptions, check_accepted
-from windlass.config import data_directory, store_url
 from windlass.core.admission.gates import Limit
 from windlass.core.clock import Clock
 from windlass.core.codec import Codec, JsonCodec
@@ -33,9 +32,11 @@ from windlass.core.schedule import Schedule
 from windlass.flow import Flow, FlowRun
 from windlass.job import Job
 from windlass.limits import DeclaredLimits, Limits
-from windlass.options import Stages, stage_map
+from windlass.loop_thread import LoopThread
+from windlass.option_parsers import Stages, stage_map
 from windlass.schedules import Schedules
 from windlass.server import HttpApi
+from windlass.settings import data_directory, store_url
 from windlass.store import Store
 from windlass.stores import open_store, public_url
 from windlass.stores.transaction_protocols import (
@@ -44,7 +45,6 @@ from windlass.stores.transaction_protocols import (
     Transaction,
     TransactionEnqueuer,
 )
-from windlass.sync import LoopThread
 from windlass.task import TaskContainer, Tasks
 from windlass.task_spec import TaskSpec, source_location
 from windlass.worker import AppHooks, Worker, WorkerConfig
@@ -132,7 +132,7 @@ class Windlass(TaskContainer, HttpApi):
 
     @property
     def hooks(self) -> AppHooks:
-        """Return what workers of this app need beside its tasks."""
+        """Return the parts of this app, in addition to its tasks, that workers need."""
         return AppHooks(
             app=self,
             stages=self._stages,
@@ -147,7 +147,7 @@ class Windlass(TaskContainer, HttpApi):
 
     def _declared_schedules(self) -> list[Schedule]:
         client = Client(self._root, self.codec)
-        return [one.schedule(client) for one in self.declared]
+        return [declaration.schedule(client) for declaration in self.declared]
 
     @contextlib.contextmanager
     def _worker_context(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:

@@ -64,7 +64,9 @@ class Node(Generic[R]):
     def after(self, *nodes: Node[Any] | Nodes[Any]) -> Node[R]:
         """Also wait for these nodes, without using their results."""
         for node in nodes:
-            self._after += [node.id] if isinstance(node, Node) else [one.id for one in node.nodes]
+            self._after += (
+                [node.id] if isinstance(node, Node) else [member.id for member in node.nodes]
+            )
         return self
 
     def run_always(self) -> Node[R]:
@@ -314,11 +316,11 @@ def _flow_of(links: Sequence[Call[Any] | Task[Any, Any] | Group]) -> Flow:
     calls = [link.calls if isinstance(link, Group) else (_as_call(link),) for link in links]
     flow = Flow(calls[0][0].app)
     previous: Node[Any] | Nodes[Any] | None = None
-    for link, these in zip(links, calls, strict=True):
+    for link, link_calls in zip(links, calls, strict=True):
         given: tuple[Any, ...] = ()
         if previous is not None:
             given = (previous.result if isinstance(previous, Node) else previous.results,)
-        nodes = [flow.put(replace(call, args=(*given, *call.args))) for call in these]
+        nodes = [flow.put(replace(call, args=(*given, *call.args))) for call in link_calls]
         previous = Nodes(nodes) if isinstance(link, Group) else nodes[0]
     return flow
 

@@ -21,8 +21,8 @@ from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query.diagnosis import Diagnosis
 from windlass.core.sizes import KIB
+from windlass.loop_thread import LoopThread
 from windlass.store import Store
-from windlass.sync import LoopThread
 from windlass.task_spec import Registry
 
 R = TypeVar("R")

@@ -1,53 +1,63 @@
-"""Limits: `app.limits`, the limit records of a store, and limits declared in code."""
+"""Limits of an app: declared in code, and `app.limits` at run time."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from windlass.client import Client
-from windlass.core.admission.gates import (
-    KEY,
-    LIMIT,
-    GateStats,
-    Limit,
-    LimitSetting,
-    check_limit_name,
-)
-from windlass.core.errors import (
-    ConfigurationError,
-    InvalidArgumentError,
-    NotFoundError,
-    StoreDeniedError,
-)
-from windlass.core.records import Entry, Put
-from windlass.core.sizes import check_text
+from windlass.core.admission.gates import Limit
+from windlass.core.errors import ConfigurationError, StoreDeniedError
+from windlass.loop_thread import LoopThread
+from windlass.records.limit_records import LimitInfo, LimitRecords, check_name
 from windlass.store import Store
-from windlass.sync import LoopThread
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitInfo:
-    """A limit and its current use.
+class DeclaredLimits:
+    """The limits declared in the code of an app. Each is stored once, before its first job.
 
-    name: queue:NAME, task:NAME, or key:NAME for each key of a task
-    limit: the limit in effect
-    declared: the limit declared in code; None if there is none
-    override: the limit set at run time, which overrides the declared one; None if there is none
-    holding: number of jobs that hold a slot: queued or running; None for a limit per key
-    waiting: number of jobs that wait at it, up to 10,000; None for a limit per key
+    `stored` are the names of those that the current store has.
     """
 
-    name: str
-    limit: Limit
-    declared: Limit | None
-    override: Limit | None
-    holding: int | None = None
-    waiting: int | None = None
+    def __init__(self, limits: Mapping[str, Limit]) -> None:
+        self._all: dict[str, Limit] = {}
+        self.stored: set[str] = set()
+        for name, limit in limits.items():
+            check_name(name)
+            if not isinstance(limit, Limit):
+                raise ConfigurationError(
+                    f"limits has {limit!r:.80} for {name}; write Limit(concurrency=5)"
+                )
+        self._all |= limits
+
+    def check(self, new: Iterable[tuple[str, Limit]]) -> None:
+        for name, limit in new:
+            if self._all.get(name, limit) != limit:
+                raise ConfigurationError(
+                    f"two limits are declared for {name}: {self._all[name]} and {limit}; "
+                    "remove one of them"
+                )
+
+    def add(self, new: Iterable[tuple[str, Limit]]) -> None:
+        self._all |= dict(new)
+
+    @property
+    def pending(self) -> bool:
+        """Whether some limits are not stored yet."""
+        return len(self.stored) < len(self._all)
+
+    async def store(self, store: Store) -> None:
+        """Store the limits that are not stored yet."""
+        stored = self.stored  # `replace_store` may replace the attribute meanwhile
+        new = {name: limit for name, limit in list(self._all.items()) if name not in stored}
+        if new:
+            # An API key without this permission leaves it to the workers, which do the same.
+            with contextlib.suppress(StoreDeniedError):
+                await LimitRecords(store).declare(new)
+            stored.update(new)
 
 
 class LimitsApp(Protocol):
@@ -101,150 +111,3 @@ class Limits:
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._app.sync.call(work)
-
-
-class LimitRecords:
-    """The limit records of a store, through one handle on its event loop."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def list(self) -> Sequence[LimitInfo]:
-        """List all limits by name."""
-        found: list[tuple[str, LimitSetting]] = []
-        after = ""
-        while entries := await self._store.list_records(LIMIT, after):
-            found += [(entry.key, LimitSetting.decode(entry.value)) for entry in entries]
-            after = entries[-1].key
-        return await self._infos(found)
-
-    async def set(self, name: str, limit: Limit) -> LimitInfo:
-        """Set a limit, overriding the one declared in code, until it is reset."""
-        _check(name)
-        if not isinstance(limit, Limit):
-            raise InvalidArgumentError(
-                f'the limit of {name} is {limit!r:.80}; write Limit(concurrency=5, rate="100/1m")'
-            )
-        setting = await self._change(name, lambda old: replace(old, override=limit))
-        [info] = await self._infos([(name, setting)])
-        return info
-
-    async def reset(self, name: str) -> LimitInfo | None:
-        """Remove the override. Returns the limit declared in code; None if there is none."""
-        _check(name)
-        await self._read(name)
-        setting = await self._change(name, lambda old: replace(old, override=None))
-        if setting.limit is None:
-            return None
-        [info] = await self._infos([(name, setting)])
-        return info
-
-    async def remove(self, name: str) -> LimitInfo:
-        """Remove a limit. A limit declared in code is stored again when a worker starts."""
-        _check(name)
-        setting = LimitSetting.decode((await self._read(name)).value)
-        [info] = await self._infos([(name, setting)])
-        await self._store.delete_records(LIMIT, [name])
-        return info
-
-    async def declare(self, limits: Mapping[str, Limit]) -> None:
-        """Store the limits declared in code, where they changed. Overrides are kept."""
-        entries = await self._store.get_records(LIMIT, list(limits))
-        found = zip(limits.items(), entries, strict=True)
-        # New limits first: some API keys may add limits but not change them.
-        for (name, limit), entry in sorted(found, key=lambda one: one[1] is not None):
-            if entry is None or LimitSetting.decode(entry.value).declared != limit:
-                await self._change(name, lambda old, limit=limit: replace(old, declared=limit))  # type: ignore[misc]
-
-    async def _change(
-        self, name: str, change: Callable[[LimitSetting], LimitSetting]
-    ) -> LimitSetting:
-        """Change a record by compare-and-set, so that concurrent changes are not lost."""
-        while True:
-            [entry] = await self._store.get_records(LIMIT, [name])
-            old = LimitSetting() if entry is None else LimitSetting.decode(entry.value)
-            new = change(old)
-            if new == old:
-                return old
-            if new.limit is None:
-                await self._store.delete_records(LIMIT, [name])
-                return new
-            version = 0 if entry is None else entry.version
-            request = Put(kind=LIMIT, key=name, value=new.encode(), expected=version)
-            [result] = await self._store.put_records([request])
-            if result.applied:
-                return new
-
-    async def _read(self, name: str) -> Entry:
-        [entry] = await self._store.get_records(LIMIT, [name])
-        if entry is None:
-            raise NotFoundError(f"{name} has no limit")
-        return entry
-
-    async def _infos(self, found: Sequence[tuple[str, LimitSetting]]) -> Sequence[LimitInfo]:
-        names = [
-            name for name, _ in found if not name.startswith(KEY)
-        ]  # a limit per key has many gates
-        stats = dict(zip(names, await self._store.gates(names), strict=True))
-        return [_info(name, setting, stats.get(name)) for name, setting in found]
-
-
-def _info(name: str, setting: LimitSetting, stats: GateStats | None) -> LimitInfo:
-    assert setting.limit is not None
-    return LimitInfo(
-        name=name,
-        limit=setting.limit,
-        declared=setting.declared,
-        override=setting.override,
-        holding=None if stats is None else stats.holding,
-        waiting=None if stats is None else stats.waiting,
-    )
-
-
-def _check(name: Any) -> None:
-    check_text("the name of a limit", name)
-    check_limit_name(name)
-
-
-class DeclaredLimits:
-    """The limits declared in the code of an app. Each is stored once, before its first job.
-
-    `stored` are the names of those that the current store has.
-    """
-
-    def __init__(self, limits: Mapping[str, Limit]) -> None:
-        self._all: dict[str, Limit] = {}
-        self.stored: set[str] = set()
-        for name, limit in limits.items():
-            _check(name)
-            if not isinstance(limit, Limit):
-                raise ConfigurationError(
-                    f"limits has {limit!r:.80} for {name}; write Limit(concurrency=5)"
-                )
-        self._all |= limits
-
-    def check(self, new: Iterable[tuple[str, Limit]]) -> None:
-        for name, limit in new:
-            if self._all.get(name, limit) != limit:
-                raise ConfigurationError(
-                    f"two limits are declared for {name}: {self._all[name]} and {limit}; "
-                    "remove one of them"
-                )
-
-    def add(self, new: Iterable[tuple[str, Limit]]) -> None:
-        self._all |= dict(new)
-
-    @property
-    def pending(self) -> bool:
-        """Whether some limits are not stored yet."""
-        return len(self.stored) < len(self._all)
-
-    async def store(self, store: Store) -> None:
-        """Store the limits that are not stored yet."""
-        stored = self.stored  # `replace_store` may replace the attribute meanwhile
-        new = {name: limit for name, limit in list(self._all.items()) if name not in stored}
-        if new:
-            # An API key without this permission leaves it to the workers, which do the same.
-            with contextlib.suppress(StoreDeniedError):
-                await LimitRecords(store).declare(new)
-            stored.update(new)

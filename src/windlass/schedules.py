@@ -12,8 +12,8 @@ from windlass.core.errors import ConfigurationError, NotFoundError
 from windlass.core.job.row import NewJob
 from windlass.core.schedule import MissedPolicy, Schedule, fingerprint_data
 from windlass.job import Job
-from windlass.schedule_records import ScheduleInfo, ScheduleRecords, make_schedule
-from windlass.sync import LoopThread
+from windlass.loop_thread import LoopThread
+from windlass.records.schedule_records import ScheduleInfo, ScheduleRecords, make_schedule
 from windlass.task_spec import TaskSpec, source_location
 
 T = TypeVar("T")
@@ -65,19 +65,19 @@ class Declarations:
         self._by_name: dict[str, Declaration] = {}
 
     def check(self, new: Iterable[Declaration]) -> None:
-        for one in new:
-            other = self._by_name.get(one.name)
-            if other is not None and other is not one:
+        for declaration in new:
+            other = self._by_name.get(declaration.name)
+            if other is not None and other is not declaration:
                 raise ConfigurationError(
-                    f"two schedules are named {one.name!r}: of "
+                    f"two schedules are named {declaration.name!r}: of "
                     f"{source_location(other.spec.function)} and "
-                    f"{source_location(one.spec.function)}; give one of them name="
+                    f"{source_location(declaration.spec.function)}; give one of them name="
                 )
 
     def add(self, *new: Declaration) -> None:
         """Add all of them; raises an error and adds none if a name is taken."""
         self.check(new)
-        self._by_name |= {one.name: one for one in new}
+        self._by_name |= {declaration.name: declaration for declaration in new}
 
     def __iter__(self) -> Iterator[Declaration]:
         return iter(self._by_name.values())

@@ -25,7 +25,7 @@ from windlass.core.errors import ConfigurationError
 from windlass.core.job.row import NewJob, parse_tags
 from windlass.core.schedule import MissedPolicy
 from windlass.job import Job
-from windlass.options import (
+from windlass.option_parsers import (
     batch_options,
     check_known_options,
     job_ids,

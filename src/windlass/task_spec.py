@@ -33,14 +33,10 @@ from windlass.core.sizes import check_size
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 CONTEXT = "ctx"
 _FROM_ANNOTATION: Any = object()
-_CONFIG = ConfigDict(
-    ser_json_inf_nan="constants"
-)  # the codec refuses them; by default they become null
-_AS_JSON: Any = {
-    "mode": "json",
-    "by_alias": True,
-    "round_trip": True,
-}  # output that can be validated again
+# The codec refuses infinity and NaN; by default they become null.
+_CONFIG = ConfigDict(ser_json_inf_nan="constants")
+# Output that can be validated again.
+_AS_JSON: Any = {"mode": "json", "by_alias": True, "round_trip": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +119,8 @@ class Signature:
     def _store(self, given: Mapping[str, Any]) -> dict[str, Any]:
         try:
             return {
-                key: (it := self._arguments[key]).serializer.to_python(
-                    it.validator.validate_python(value),
+                key: (adapter := self._arguments[key]).serializer.to_python(
+                    adapter.validator.validate_python(value),
                     mode="json",
                     by_alias=True,
                     round_trip=True,
@@ -184,11 +180,11 @@ class Signature:
             return {**given, **kwargs} if kwargs else given
         unknown = [key for key in kwargs if key not in self._known]
         if unknown:
-            names, takes = (", ".join(map(repr, these)) for these in (unknown, self._known))
+            unknown_names, valid = (", ".join(map(repr, keys)) for keys in (unknown, self._known))
             raise self._argument_error(
-                f"task {self._name!r} has no argument {names}; it takes {takes or 'none'}",
+                f"task {self._name!r} has no argument {unknown_names}; it takes {valid or 'none'}",
                 [
-                    (key, f"the task has no such argument; it takes {takes or 'none'}")
+                    (key, f"the task has no such argument; it takes {valid or 'none'}")
                     for key in unknown
                 ],
             )
@@ -250,12 +246,13 @@ class Signature:
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of its arguments."""
         adapters: list[tuple[str, Literal["validation"], TypeAdapter[Any]]]
-        adapters = [(key, "validation", it) for key, it in self._arguments.items()]
+        adapters = [(key, "validation", adapter) for key, adapter in self._arguments.items()]
         found, shared = TypeAdapter.json_schemas(adapters) if adapters else ({}, {})
         return {
             "type": "object",
             "properties": {
-                key: _without_title(one) | self._default(key) for (key, _), one in found.items()
+                key: _without_title(schema) | self._default(key)
+                for (key, _), schema in found.items()
             },
             "required": list(self._required),
             "additionalProperties": False,

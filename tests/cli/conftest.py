@@ -1,4 +1,4 @@
-"""A directory with an application in it, and the command line run there."""
+"""A directory with an application, and the command line run in it."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ async def until_file(ctx: Context, started: str, go: str) -> str:
         await asyncio.sleep(0.02)
     return "finished"
 """
-ApplyResult = subprocess.CompletedProcess[str]
-Call = Callable[..., ApplyResult]
+CompletedProcess = subprocess.CompletedProcess[str]
+RunProcess = Callable[..., CompletedProcess]
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with an app in tasks.py and no settings but the defaults."""
     (tmp_path / "tasks.py").write_text(TASKS)
     monkeypatch.chdir(tmp_path)
@@ -84,13 +84,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def call(place: Path) -> Call:
-    """The real command, as a process of its own."""
+def run_process(project_dir: Path) -> RunProcess:
+    """Run the command as a separate process."""
 
-    def run(*words: str, **environment: str) -> ApplyResult:
+    def run(*words: str, **environment: str) -> CompletedProcess:
         return subprocess.run(
             [sys.executable, "-m", "windlass", *words],
-            cwd=place,
+            cwd=project_dir,
             env=os.environ | environment,
             capture_output=True,
             text=True,
@@ -101,8 +101,8 @@ def call(place: Path) -> Call:
     return run
 
 
-class Asked:
-    """What a command answered here, in this process."""
+class CliResult:
+    """Output and exit code of a command that ran in this process."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
         done = CliRunner().invoke(cli, list(words))
@@ -116,24 +116,24 @@ class Asked:
 
 
 @pytest.fixture
-def ask(place: Path) -> Callable[..., Asked]:
-    """The command in this process, without the start of another one.
+def run_cli(project_dir: Path) -> Callable[..., CliResult]:
+    """Run the command in this process, which is faster than a new one.
 
     Each call imports the modules of the directory again, and removes them afterwards.
     """
 
-    def run(*words: str, **environment: str) -> Asked:
-        names = {file.stem for file in place.glob("*.py")}
+    def run(*words: str, **environment: str) -> CliResult:
+        names = {file.stem for file in project_dir.glob("*.py")}
         with pytest.MonkeyPatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)
-            patch.setattr(sys, "path", [*sys.path])  # the command puts the place in front
+            patch.setattr(sys, "path", [*sys.path])  # the command inserts the directory
             patch.setattr(sys, "dont_write_bytecode", True)
             for name in names:
                 patch.delitem(sys.modules, name, raising=False)
             importlib.invalidate_caches()
             try:
-                return Asked(words)
+                return CliResult(words)
             finally:
                 for name in names:
                     sys.modules.pop(name, None)
@@ -142,7 +142,7 @@ def ask(place: Path) -> Callable[..., Asked]:
 
 
 @pytest.fixture
-def put(place: Path) -> Callable[..., str]:
+def enqueue_job(project_dir: Path) -> Callable[..., str]:
     """Enqueue a job, run all jobs unless `run` is false, and return its id."""
 
     def enqueue(task: str, /, *, run: bool = True, options: dict[str, Any] | None = None,
@@ -162,7 +162,7 @@ def put(place: Path) -> Callable[..., str]:
 
 
 @pytest.fixture
-def put_named(place: Path) -> Callable[[str], str]:
+def enqueue_by_name(project_dir: Path) -> Callable[[str], str]:
     """Enqueue a job of a task without arguments, by its full name; return its id."""
 
     def enqueue(name: str) -> str:
@@ -184,31 +184,31 @@ async def _burst(app: Windlass) -> None:
 
 
 class Terminal:
-    """A command running in a terminal, and what it has shown there."""
+    """A command in a pseudo-terminal, and its output."""
 
-    def __init__(self, place: Path, columns: int, *words: str) -> None:
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    def __init__(self, project_dir: Path, columns: int, *words: str) -> None:
+        controller, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         environment = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "NO_COLOR"}}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "windlass", *words],
-            cwd=place,
+            cwd=project_dir,
             env=environment | {"TERM": "xterm-256color"},
-            stdin=theirs, stdout=theirs, stderr=theirs,
+            stdin=terminal, stdout=terminal, stderr=terminal,
         )  # fmt: skip
-        os.close(theirs)
-        self._fd = ours
+        os.close(terminal)
+        self._fd = controller
         self.shown = ""
 
     def read_until(self, wanted: str | None) -> str:
-        """All that is shown up to these words; None: up to its end."""
+        """Read until this text is shown (None: until the end); return all output."""
         while wanted is None or wanted not in self.shown:
             try:
                 data = os.read(self._fd, 65_536)
             except OSError:  # raised on Linux when the other side is closed
                 data = b""
             if not data:
-                assert wanted is None, f"{wanted!r} never came: {self.shown}"
+                assert wanted is None, f"{wanted!r} did not appear: {self.shown}"
                 break
             self.shown += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode(errors="replace"))
         return self.shown
@@ -225,13 +225,13 @@ class Terminal:
 
 
 @pytest.fixture
-def open_terminal(place: Path) -> Iterator[Callable[..., Terminal]]:
-    open_client: list[Terminal] = []
+def open_terminal(project_dir: Path) -> Iterator[Callable[..., Terminal]]:
+    terminals: list[Terminal] = []
 
     def run(columns: int, *words: str) -> Terminal:
-        open_client.append(Terminal(place, columns, *words))
-        return open_client[-1]
+        terminals.append(Terminal(project_dir, columns, *words))
+        return terminals[-1]
 
     yield run
-    for one in open_client:
-        one.close()
+    for terminal in terminals:
+        terminal.close()

@@ -1,7 +1,7 @@
 """Every command over HTTP: same output and effect as on the database.
 
-Two places hold the same jobs. One is spoken to as a file, the other through a server; each command
-of the table runs once in both, in order, and its JSON must be alike, but for ids and times.
+Two stores hold the same jobs. One is opened as a file, the other through a server. Each command of
+the table runs once on both, in order, and prints the same JSON, except for ids and times.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pytest
 import typer
 from tests.cli.commands.test_flows import WAITING
 from tests.cli.commands.test_workers import show as show_worker
-from tests.cli.conftest import TASKS, Asked
+from tests.cli.conftest import TASKS, CliResult
 from tests.server.conftest import LiveServer, run_server
 
 from windlass import Limit, Windlass, WorkerConfig
@@ -34,7 +34,7 @@ from windlass.server.auth.token_signer import SIGNING_KEY, SIGNING_RECORD
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.testing import make_job
 
-# {…} is a job that was put in before, or the id that `as` gave to an earlier answer.
+# {…} is the id of a job enqueued before, or an id of earlier output that `as` has named.
 COMMANDS = """
 jobs list -n 100
 jobs list -s failed --queue default -n 1
@@ -87,18 +87,18 @@ enqueue add a=1 --request-id r -A tasks:app
 check
 jobs list -n 100
 """
-WITHOUT = {"worker"}  # has no JSON; it has a test of its own
-# What is about the database itself, or about the machine that the command runs on.
-NOT_ELSEWHERE = {"dev", "serve", "migrate", "bench", "config show"}
+WITHOUT = {"worker"}  # prints no JSON; it has its own test
+# Commands about the database itself, or about the machine that they run on.
+LOCAL_ONLY = {"dev", "serve", "migrate", "bench", "config show"}
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)?")
 
 
 @dataclass
-class World:
-    """The jobs in one place, and the command line with nothing but its URL, and a key."""
+class Installation:
+    """A working directory, and the command line with the URL of a store and a key."""
 
-    place: Path
+    project_dir: Path
     url: str
     key: str | None = None
     ids: dict[str, str] = field(default_factory=dict)
@@ -107,21 +107,21 @@ class World:
     def environment(self) -> dict[str, str]:
         return {"WINDLASS_URL": self.url} | ({"WINDLASS_KEY": self.key} if self.key else {})
 
-    def ask(self, words: list[str]) -> Asked:
+    def run_cli(self, words: list[str]) -> CliResult:
         with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(self.place)
+            patch.chdir(self.project_dir)
             for name, value in self.environment().items():
                 patch.setenv(name, value)
             patch.delitem(sys.modules, "tasks", raising=False)  # its app reads the settings again
-            patch.syspath_prepend(str(self.place))
-            return Asked(tuple(words))
+            patch.syspath_prepend(str(self.project_dir))
+            return CliResult(tuple(words))
 
     def run(self, line: str) -> Any:
-        """What a command answers, with ids and times as they were met: the first, the second …"""
+        """Return code and output of a command; ids are numbered by their first occurrence."""
         text, _, name = line.partition("  as ")
         ids = {f"{{{name}}}": id_ for name, id_ in self.ids.items()}
         given = [ids.get(word, word.replace("_", " ")) for word in text.split()]
-        done = self.ask([*given, "--json"])
+        done = self.run_cli([*given, "--json"])
         answer = _values(done.out)
         if name:
             self.ids[name] = answer[0]["id"]
@@ -130,7 +130,11 @@ class World:
     def _plain(self, value: Any) -> Any:
         match value:
             case dict():
-                return {name: self._plain(one) for name, one in value.items() if name not in HERE}
+                return {
+                    name: self._plain(one)
+                    for name, one in value.items()
+                    if name not in VARYING_KEYS
+                }
             case list():
                 return [self._plain(one) for one in value]
             case str():
@@ -145,7 +149,7 @@ class World:
 
 
 def _values(text: str) -> list[Any]:
-    """One, or many, or none, as the command has it."""
+    """Return the JSON values of the output: none, one or several."""
     found, decoder = [], json.JSONDecoder()
     while text := text.lstrip():
         value, end = decoder.raw_decode(text)
@@ -154,50 +158,50 @@ def _values(text: str) -> list[Any]:
     return found
 
 
-HERE = {"correlationId", "etaSeconds", "oldestQueued"}
+VARYING_KEYS = {"correlationId", "etaSeconds", "oldestQueued"}
 
 
-def filled(place: Path) -> dict[str, str]:
-    """Jobs in a file there: some have run, some wait. Answers their ids by what they are."""
-    url = f"sqlite:///{place}/jobs.db"
-    (place / "tasks.py").write_text(TASKS + WAITING)
+def create_jobs(project_dir: Path) -> dict[str, str]:
+    """Create a file with finished and waiting jobs; return their ids by name."""
+    url = f"sqlite:///{project_dir}/jobs.db"
+    (project_dir / "tasks.py").write_text(TASKS + WAITING)
     ids: dict[str, str] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
+        patch.chdir(project_dir)
         patch.setenv("WINDLASS_URL", url)
         space: dict[str, Any] = {"__name__": "tasks"}
         exec(compile(TASKS + WAITING, "tasks.py", "exec"), space)
         app: Windlass = space["app"]
 
-        def put(name: str, task: str, options: dict[str, Any] | None = None, **given: Any) -> None:
+        def add(name: str, task: str, options: dict[str, Any] | None = None, **given: Any) -> None:
             ids[name] = str(space[task].options(**options or {}).enqueue(**given).id)
 
         flow = app.flow()
         first, second = flow.add(space["film"], "boat"), flow.add(space["stepped"])
         flow.add(space["add"], 1).after(first, second)
         ids["flow"] = str(flow.enqueue().id)
-        put("done", "add", a=1)
-        put("film", "film", title="tide")
-        put("failed", "broken", why="rain")
-        put("stepped", "stepped")
+        add("done", "add", a=1)
+        add("film", "film", title="tide")
+        add("failed", "broken", why="rain")
+        add("stepped", "stepped")
         app.sync.call(
             app.worker(WorkerConfig(burst=True, poll_interval=0.02, sweep_interval=0.02)).run()
         )
         app.limits.set("queue:tight", Limit(concurrency=1))
-        put("approval", "approval")
-        put("first", "add", {"queue": "tight"}, a=2)
-        put("limited", "add", {"queue": "tight"}, a=3)
-        put("held", "add", {"hold": True}, a=4)
-        put("queued", "add", a=5)
-        put("later", "add", {"queue": "later", "delay": 3600}, a=6)
+        add("approval", "approval")
+        add("first", "add", {"queue": "tight"}, a=2)
+        add("limited", "add", {"queue": "tight"}, a=3)
+        add("held", "add", {"hold": True}, a=4)
+        add("queued", "add", a=5)
+        add("later", "add", {"queue": "later", "delay": 3600}, a=6)
         app.close()
     asyncio.run(show_worker(url, "mill-1", claimed=0.5))
     return ids
 
 
 @pytest.fixture(scope="module")
-def bare() -> Iterator[None]:
-    """No settings but those that a test makes."""
+def no_settings() -> Iterator[None]:
+    """Remove the settings of the environment."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("WINDLASS_")]:
             patch.delenv(name)
@@ -206,29 +210,37 @@ def bare() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def home(bare: None, tmp_path_factory: pytest.TempPathFactory) -> World:
-    place = tmp_path_factory.mktemp("home")
-    return World(place, f"sqlite:///{place}/jobs.db", ids=filled(place))
+def local(no_settings: None, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    project_dir = tmp_path_factory.mktemp("local")
+    return Installation(
+        project_dir, f"sqlite:///{project_dir}/jobs.db", ids=create_jobs(project_dir)
+    )
 
 
 @pytest.fixture(scope="module")
-def served(home: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    """A copy of what is at home, behind a door."""
-    place = tmp_path_factory.mktemp("away")
-    shutil.copytree(home.place, place, dirs_exist_ok=True)
-    app = Windlass(f"sqlite:///{place}/jobs.db", data=place / "data")
-    with run_server(place, ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05), app=app) as one:
+def served(local: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """A copy of the local store, behind a server."""
+    project_dir = tmp_path_factory.mktemp("remote")
+    shutil.copytree(local.project_dir, project_dir, dirs_exist_ok=True)
+    app = Windlass(f"sqlite:///{project_dir}/jobs.db", data=project_dir / "data")
+    with run_server(
+        project_dir, ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05), app=app
+    ) as one:
         yield one
 
 
 @pytest.fixture(scope="module")
-def away(home: World, served: LiveServer, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Somewhere else, with the tasks, the server's address, and a key."""
-    place = tmp_path_factory.mktemp("elsewhere")
-    shutil.copy(home.place / "tasks.py", place)
+def remote(
+    local: Installation, served: LiveServer, tmp_path_factory: pytest.TempPathFactory
+) -> Installation:
+    """Another directory, with the tasks, the URL of the server, and a key."""
+    project_dir = tmp_path_factory.mktemp("elsewhere")
+    shutil.copy(local.project_dir / "tasks.py", project_dir)
     key = served.key(Role.ADMIN)
-    assert home.ask(["keys", "create", "test", "--role", "admin"]).code == 0  # as there
-    return World(place, served.url, key, ids=dict(home.ids))
+    assert (
+        local.run_cli(["keys", "create", "test", "--role", "admin"]).code == 0
+    )  # both stores have it
+    return Installation(project_dir, served.url, key, ids=dict(local.ids))
 
 
 def commands(group: Any, name: str = "") -> Iterator[str]:
@@ -241,40 +253,40 @@ def commands(group: Any, name: str = "") -> Iterator[str]:
 
 
 def test_every_command_is_in_the_table() -> None:
-    """Or has a reason not to be."""
+    """Except commands without a counterpart over HTTP."""
     lines = COMMANDS.strip().splitlines()
     found = set(commands(typer.main.get_command(cli)))
     named = {name for name in found for line in lines if f"{line} ".startswith(f"{name} ")}
-    assert found == named | WITHOUT | NOT_ELSEWHERE
+    assert found == named | WITHOUT | LOCAL_ONLY
 
 
 @pytest.mark.slow
 def test_each_command_prints_the_same_over_http_as_on_the_database(
-    home: World, away: World
+    local: Installation, remote: Installation
 ) -> None:
     for line in COMMANDS.strip().splitlines():
-        here, there = home.run(line), away.run(line)
-        if line == "check":  # which looks at what is there
+        here, there = local.run(line), remote.run(line)
+        if line == "check":  # which reports the kind of store
             assert (here[0], there[0], there[1][0]["ok"]) == (0, 0, True)
             continue
         assert there == here, line
 
 
 @pytest.mark.parametrize("role", [role for role in Role if role is not Role.ADMIN])
-def test_keys_are_for_admins(served: LiveServer, away: World, role: Role) -> None:
-    other = World(away.place, away.url, served.key(role))
+def test_only_admins_manage_keys(served: LiveServer, remote: Installation, role: Role) -> None:
+    other = Installation(remote.project_dir, remote.url, served.key(role))
     for words in (
         ["keys", "create", "more", "--role", "admin"],
         ["keys", "list"],
         ["keys", "revoke", "000000000000"],
         ["keys", "rotate"],
     ):
-        done = other.ask(words)
+        done = other.run_cli(words)
         assert (done.code, "denied this to key" in done.err) == (3, True), (words, done.err)
 
 
-def test_to_rotate_by_http_changes_the_servers_own_key_and_is_noted(
-    served: LiveServer, away: World
+def test_rotate_over_http_changes_the_signing_key_and_is_audited(
+    served: LiveServer, remote: Installation
 ) -> None:
     async def look() -> tuple[bytes, str]:
         store = served.app.client().store
@@ -283,45 +295,47 @@ def test_to_rotate_by_http_changes_the_servers_own_key_and_is_noted(
         assert entry is not None
         return entry.value, f"{note.key_id} {note.action} {note.target}"
 
-    assert away.ask(["keys", "rotate"]).code == 0
+    assert remote.run_cli(["keys", "rotate"]).code == 0
     before, _ = served.app.sync.call(look())
-    assert away.ask(["keys", "rotate"]).code == 0
+    assert remote.run_cli(["keys", "rotate"]).code == 0
     after, note = served.app.sync.call(look())
     assert after != before
-    assert away.key is not None
-    assert note == f"{away.key.split('_')[1]} rotate signing key task-token"
+    assert remote.key is not None
+    assert note == f"{remote.key.split('_')[1]} rotate signing key task-token"
 
 
-@pytest.mark.parametrize("whose", [{"owner": "ann"}, {"team": "red"}])
+@pytest.mark.parametrize("scope", [{"owner": "ann"}, {"team": "red"}])
 def test_why_is_allowed_only_with_access_to_the_job(
-    served: LiveServer, away: World, whose: dict[str, str]
+    served: LiveServer, remote: Installation, scope: dict[str, str]
 ) -> None:
-    """Although queues, workers and limits are not readable for them."""
-    job = make_job(queue="tight", **whose)
+    """The key may not read queues, workers and limits."""
+    job = make_job(queue="tight", **scope)
     served.app.sync.call(served.app.aenqueue_each([job]))
-    theirs = World(away.place, away.url, served.key(Role.VIEWER, **whose))
-    diagnosis = theirs.ask(["jobs", "why", str(job.id), "--json"])
+    allowed = Installation(remote.project_dir, remote.url, served.key(Role.VIEWER, **scope))
+    diagnosis = allowed.run_cli(["jobs", "why", str(job.id), "--json"])
     assert diagnosis.code == 0, diagnosis.err
-    assert diagnosis.json == away.ask(["jobs", "why", str(job.id), "--json"]).json
-    assert theirs.ask(["queues", "list"]).code == 3
-    others = World(away.place, away.url, served.key(Role.VIEWER, owner="bob", team="blue"))
+    assert diagnosis.json == remote.run_cli(["jobs", "why", str(job.id), "--json"]).json
+    assert allowed.run_cli(["queues", "list"]).code == 3
+    others = Installation(
+        remote.project_dir, remote.url, served.key(Role.VIEWER, owner="bob", team="blue")
+    )
     for id_ in (str(job.id), str(uuid4())):
-        refused = others.ask(["jobs", "why", id_])
+        refused = others.run_cli(["jobs", "why", id_])
         assert (refused.code, refused.err.strip()) == (1, f"error: no job {id_}")
 
 
-def test_a_worker_works_by_http(served: LiveServer, away: World) -> None:
-    """As a process of its own, with nothing but the address and a key."""
-    put = away.ask(["enqueue", "greet", "name=ann", "--queue", "by-http", "-A", "tasks:app",
-                    "--json"])  # fmt: skip
-    worker = World(away.place, away.url, served.key(Role.WORKER))
+def test_a_worker_runs_jobs_over_http(served: LiveServer, remote: Installation) -> None:
+    """A separate process that has only the URL and a key."""
+    words = ["enqueue", "greet", "name=ann", "--queue", "by-http", "-A", "tasks:app", "--json"]
+    enqueued = remote.run_cli(words)
+    worker = Installation(remote.project_dir, remote.url, served.key(Role.WORKER))
     subprocess.run(
         [sys.executable, "-m", "windlass", "worker", "tasks:app", "--burst", "-Q", "by-http"],
-        cwd=away.place,
+        cwd=remote.project_dir,
         env=os.environ | worker.environment(),
         check=True,
         capture_output=True,
         timeout=60,
     )
-    job = away.ask(["jobs", "show", put.json["id"], "--json"]).json
+    job = remote.run_cli(["jobs", "show", enqueued.json["id"], "--json"]).json
     assert (job["state"], job["result"]) == ("succeeded", "hello ann")

@@ -1,4 +1,4 @@
-"""The command in a real terminal: a pseudo-terminal of a given width."""
+"""The command in a pseudo-terminal of a given width."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from windlass.cli.terminal import span
 
 
 @pytest.mark.parametrize("columns", [40, 100])
-def test_watching_shows_a_bar_that_fills_and_fits(
-    put: Any, open_terminal: Any, columns: int
+def test_watch_shows_a_progress_bar_that_fits_the_terminal(
+    enqueue_job: Any, open_terminal: Any, columns: int
 ) -> None:
-    terminal = open_terminal(columns, "jobs", "watch", put("film", title="Sea"))
+    terminal = open_terminal(columns, "jobs", "watch", enqueue_job("film", title="Sea"))
     assert terminal.end() == 0
     bars = [line for line in re.split(r"[\r\n]+", terminal.shown) if "━" in line]
     assert bars
@@ -24,15 +24,17 @@ def test_watching_shows_a_bar_that_fills_and_fits(
     assert "100%" in bars[-1]
 
 
-def test_ctrl_c_stops_the_watching_and_not_the_job(put: Any, ask: Any, open_terminal: Any) -> None:
-    job = put("add", a=1, run=False)
+def test_ctrl_c_stops_watching_and_not_the_job(
+    enqueue_job: Any, run_cli: Any, open_terminal: Any
+) -> None:
+    job = enqueue_job("add", a=1, run=False)
     terminal = open_terminal(100, "jobs", "watch", job)
     terminal.read_until("queued ━")
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.end() == 130
     assert "the job continues: windlass jobs watch" in terminal.shown
     assert "Traceback" not in terminal.shown
-    assert ask("jobs", "show", job, "--json").json["state"] == "queued"
+    assert run_cli("jobs", "show", job, "--json").json["state"] == "queued"
 
 
 @pytest.mark.parametrize(

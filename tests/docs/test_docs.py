@@ -20,7 +20,7 @@ def test_every_test_that_a_page_names_exists(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_test_that_a_page_names_by_its_file_is_there(page: Path) -> None:
+def test_every_test_that_a_page_names_by_its_file_exists(page: Path) -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)`: ((?:`test_\w+`(?:, )?)+)", page.read_text())
     for file, names in named:
         text = (ROOT / file).read_text()
@@ -29,7 +29,7 @@ def test_every_test_that_a_page_names_by_its_file_is_there(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_file_that_a_page_points_to_exists(page: Path) -> None:
+def test_every_file_that_a_page_links_to_exists(page: Path) -> None:
     text = page.read_text()
     for target in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (page.parent / target).exists(), target
@@ -37,7 +37,7 @@ def test_every_file_that_a_page_points_to_exists(page: Path) -> None:
         assert (ROOT / target).exists(), target
 
 
-def test_the_guarantees_name_a_test_for_every_promise() -> None:
+def test_every_guarantee_names_a_test() -> None:
     page = (ROOT / "docs/design/guarantees.md").read_text()
     rows = [row for row in page.splitlines() if row.startswith("| ") and "---" not in row]
     assert len(rows) > 30

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-# A block is a program if it makes its own app; the others are listed by name below.
+# A block that creates its own app is a program; other blocks are only compiled.
 PROGRAMS = [
     block for block in BLOCKS if "app = Windlass(" in block or block.startswith("# example")
 ]
@@ -37,7 +37,7 @@ def run(arguments: list[str], place: Path, timeout: float = 60) -> subprocess.Co
 @dataclass(frozen=True)
 class Demo:
     done: subprocess.CompletedProcess[str]
-    left: list[str]  # names in its directory for temporary files, afterwards
+    left: list[str]  # files that remain in its temporary directory
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +74,11 @@ def test_the_demo_runs_to_its_end(demo: Demo) -> None:
     assert "Nothing was lost." in reported
 
 
-def test_the_readme_shows_a_whole_program() -> None:
+def test_the_readme_has_a_complete_program() -> None:
     assert PROGRAMS
 
 
-def test_every_block_of_the_readme_is_at_least_python() -> None:
+def test_every_python_block_of_the_readme_compiles() -> None:
     for block in FRAGMENTS:
         compile(block, "README.md", "exec")
 

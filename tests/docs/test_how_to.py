@@ -12,7 +12,7 @@ import pytest
 
 TIME_LIMIT = 60  # seconds for a page
 # Loads Windlass once and forks for each page. A line of input names a directory with a page.py; the
-# answer is its exit code. Output goes to a file beside it.
+# answer is its exit code. Output goes to a file in that directory.
 RUNNER = f"""
 import os, signal, sys, types
 import apsw, fastapi, httpx, pydantic, pytest, rich, uvicorn, windlass

@@ -16,10 +16,10 @@ import windlass
 from windlass import Context, Windlass, WorkerConfig, testing
 from windlass.client import EnqueueOptions
 from windlass.core.event import EventType
-from windlass.options import task_options
+from windlass.option_parsers import task_options
 
 DOCS = Path(__file__).parents[2] / "docs"
-PLACE = DOCS / "reference"
+REFERENCE = DOCS / "reference"
 
 
 @pytest.fixture(scope="module")
@@ -30,24 +30,26 @@ def generated() -> Iterator[dict[str, str]]:
 
 
 def prose(page: str) -> str:
-    """The page without its blocks of code, in which # and ] mean other things."""
-    return re.sub(r"```.*?```", "", (PLACE / page).read_text("utf-8"), flags=re.DOTALL)
+    """Return the page without code blocks, where # and ] have other meanings."""
+    return re.sub(r"```.*?```", "", (REFERENCE / page).read_text("utf-8"), flags=re.DOTALL)
 
 
 def anchors(page: str) -> list[str]:
-    """As a code host makes them of headings; of two alike, the first has the plain one."""
+    """Return the anchors of headings, as a code host creates them."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     return [re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings]
 
 
 def test_the_pages_match_the_code(generated: dict[str, str]) -> None:
-    there = {path.name: path.read_text("utf-8") for path in PLACE.glob("*.md")}
-    assert sorted(there) == sorted(generated), "run `make docs`, and remove what is not written"
+    there = {path.name: path.read_text("utf-8") for path in REFERENCE.glob("*.md")}
+    assert sorted(there) == sorted(generated), (
+        "run `make docs`, and remove pages that it does not write"
+    )
     old = [name for name, text in generated.items() if there[name] != text]
-    assert not old, f"{', '.join(old)} no longer say what the code says: run `make docs`"
+    assert not old, f"{', '.join(old)} do not match the code: run `make docs`"
 
 
-def test_every_public_name_is_there(generated: dict[str, str]) -> None:
+def test_every_public_name_is_in_the_reference(generated: dict[str, str]) -> None:
     page = generated["python.md"]
     for name in [*windlass.__all__, *testing.__all__]:
         assert re.search(rf"^### {name}$|^\| `{name}\b", page, re.MULTILINE), name
@@ -67,7 +69,7 @@ def test_every_option_has_a_meaning(
     rows = [re.split(r" (?<!\\)\| ", row.strip("| ")) for row in section.splitlines()]
     reported = {row[0].strip("`") for row in rows if len(row) == 4 and row[3]}
     for name in options:
-        assert name in reported, f"say in the docstring, as `{name}: …`, what this option means"
+        assert name in reported, f"add a line `{name}: …` to the docstring"
 
 
 def test_no_page_is_empty(generated: dict[str, str]) -> None:
@@ -75,15 +77,15 @@ def test_no_page_is_empty(generated: dict[str, str]) -> None:
         assert len(text.splitlines()) > 20, name
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in PLACE.glob("*.md")))
+@pytest.mark.parametrize("page", sorted(path.name for path in REFERENCE.glob("*.md")))
 def test_every_link_leads_to_a_heading(page: str) -> None:
     for target, _, anchor in re.findall(r"\]\(([\w./-]*)(#([\w-]+))?\)", prose(page)):
-        assert not target or (PLACE / target).exists(), target
+        assert not target or (REFERENCE / target).exists(), target
         if anchor:
             assert anchor in anchors(target or page), f"{target}#{anchor}"
 
 
-def test_events_carry_the_keys_that_the_page_names(
+def test_events_have_the_keys_that_the_page_lists(
     generated: dict[str, str], tmp_path: Path
 ) -> None:
     app = Windlass("memory:", data=tmp_path)

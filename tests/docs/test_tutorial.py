@@ -27,11 +27,11 @@ FILE = re.compile(r"# ([\w.]+)(, continued)?\n")
 ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 END = "@end@"
 PAUSE = 0.1  # seconds between two reads
-PATIENCE = 30.0  # seconds for what a reader would wait for
-LOOKING = ("windlass jobs ", "windlass workers ", "windlass queues ", "ls ", "cat ", "tail ")
-ACTING = ("submit", "cancel", "retry", "resume", "delete")
-INSTALLING = ("python3 -m venv", "pip install", ". .venv")  # done, or this test would not run
-LOOSE = {
+TIMEOUT = 30.0  # seconds for a command that only reads
+READ_COMMANDS = ("windlass jobs ", "windlass workers ", "windlass queues ", "ls ", "cat ", "tail ")
+WRITE_WORDS = ("submit", "cancel", "retry", "resume", "delete")
+INSTALL_COMMANDS = ("python3 -m venv", "pip install", ". .venv")  # already done
+VARIABLE_PARTS = {
     r"laptop\\-\d+\\-[0-9a-f]+": r"\\S+-\\d+-\\w+",
     r"\d\d:\d\d:\d\d\\\.\d+": r"[\\d:.]+",
     r"step\\-progress\\ \d+%.*": r"step-progress \\d+% .*",  # how much of it is stored differs
@@ -55,9 +55,11 @@ class Command:
         return int(found[1]) if found else 0
 
     @property
-    def looks(self) -> bool:
+    def only_reads(self) -> bool:
         arguments = shlex.split(self.text, comments=True)
-        return self.text.startswith(LOOKING) and not any(word in ACTING for word in arguments[:3])
+        return self.text.startswith(READ_COMMANDS) and not any(
+            word in WRITE_WORDS for word in arguments[:3]
+        )
 
 
 @dataclass
@@ -65,11 +67,11 @@ class Reader:
     """A shell in which the commands of the page run."""
 
     place: Path
-    ids: dict[str, str] = field(default_factory=dict)  # as shown: as they really are
+    ids: dict[str, str] = field(default_factory=dict)  # id on the page: id of this run
 
     def __post_init__(self) -> None:
-        own = {k: v for k, v in os.environ.items() if not k.startswith("WINDLASS_")}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{own.get('PATH', '')}"
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("WINDLASS_")}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', '')}"
         self._shell = subprocess.Popen(
             ["bash", "--norc"],
             stdin=subprocess.PIPE,
@@ -77,7 +79,7 @@ class Reader:
             stderr=subprocess.STDOUT,
             text=True,
             cwd=self.place,
-            env={**own, "PATH": path, "COLUMNS": "100"},
+            env={**environment, "PATH": path, "COLUMNS": "100"},
             start_new_session=True,
         )
 
@@ -92,18 +94,18 @@ class Reader:
 
     def type(self, command: Command) -> None:
         """Run a command and compare its output; repeat it if it only reads."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
-            message, code = self._run(self._real(command.text))
+            message, code = self._run(self._with_real_ids(command.text))
             missing = self._missing(command.shown, message)
             if missing is None and code == command.code:
                 return
-            if not command.looks or time.monotonic() > deadline:
+            if not command.only_reads or time.monotonic() > deadline:
                 wrong = f"exit code {code}" if missing is None else f"no line like {missing!r}"
                 pytest.fail(f"$ {command.text}\n{''.join(message)}\n{wrong}", pytrace=False)
             time.sleep(PAUSE)
 
-    def _real(self, text: str) -> str:
+    def _with_real_ids(self, text: str) -> str:
         for shown, real in self.ids.items():
             text = re.sub(rf"\b{shown[-6:]}\b", real[-6:], text.replace(shown, real))
         return text
@@ -132,12 +134,12 @@ class Reader:
         return None
 
     def _pattern(self, line: str) -> tuple[re.Pattern[str], list[str]]:
-        line = self._real(line)
+        line = self._with_real_ids(line)
         new = [one for one in ID.findall(line) if one not in self.ids.values()]
         pattern = re.escape(line.rstrip())
         for one in new:
             pattern = pattern.replace(re.escape(one), f"@{new.index(one)}@")
-        for shown, real in LOOSE.items():
+        for shown, real in VARIABLE_PARTS.items():
             pattern = re.sub(shown, real, pattern)
         return re.compile(re.sub(r"@\d+@", f"({ID.pattern})", pattern)), new
 
@@ -150,9 +152,9 @@ def commands(text: str) -> Iterator[Command]:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[Reader]:
-    somebody = Reader(tmp_path)
-    yield somebody
-    somebody.close()
+    shell = Reader(tmp_path)
+    yield shell
+    shell.close()
 
 
 @pytest.mark.slow
@@ -160,9 +162,9 @@ def test_the_tutorial_works(reader: Reader) -> None:
     for language, text in BLOCK.findall(PAGE.read_text()):
         if language == "console":
             for command in commands(text):
-                if not command.text.startswith(INSTALLING):
+                if not command.text.startswith(INSTALL_COMMANDS):
                     reader.type(command)
         elif file := FILE.match(text):
             reader.write(file[1], text, more=file[2] is not None)
         else:
-            assert language in {"ini", "text"}, f"nobody runs this block:\n{text}"
+            assert language in {"ini", "text"}, f"this block is not run:\n{text}"

@@ -19,7 +19,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Where the workspaces are."""
+    """The directory of the workspaces."""
     return tmp_path / "data"
 
 
@@ -45,7 +45,7 @@ async def app(url: str, clock: VirtualClock, data: Path) -> AsyncIterator[Windla
 
 @pytest.fixture
 async def live(url: str, data: Path) -> AsyncIterator[Windlass]:
-    """For the few rules about time that passes by itself."""
+    """An app on real time, for the few rules that need it."""
     app = Windlass(url, data=data)
     yield app
     await app.aclose()

@@ -41,7 +41,7 @@ MOMENT = 1e-6
 async def working(
     app: Windlass, slots: int = 10, store: Store | None = None, **values: Any
 ) -> AsyncIterator[Worker]:
-    """A worker during the block. What still runs at its end is released, uncounted."""
+    """Run a worker during the block. At its end, running jobs are released, uncounted."""
     queues = {"default": slots, PROBE: 1, **values.pop("queues", {})}
     worker = make_worker(
         app, store, queues=queues, **{"cancel_poll_interval": 0.01, "grace": 0.01, **values}
@@ -55,7 +55,7 @@ async def working(
 
 
 async def ended(app: Windlass, *jobs: Job[Any], **values: Any) -> list[JobRow]:
-    """The rows of these jobs once a worker has brought them to their ends."""
+    """Run a worker until these jobs have ended; return their rows."""
     async with working(app, **values):
         return [(await job.await_end(PATIENCE)).row for job in jobs]
 
@@ -76,16 +76,16 @@ def status(wanted: State, attempt: int | None = None) -> Callable[[Event], bool]
 
 
 async def reach(job: Job[Any], wanted: State, attempt: int | None = None) -> JobRow:
-    """Follow the job into this state; its row there."""
+    """Follow the job until it has this state; return its row."""
     await wait_for_event(job, status(wanted, attempt))
     return (await job.arefresh()).row
 
 
-async def eventually(what: Callable[[], Any], patience: float = PATIENCE) -> None:
+async def eventually(condition: Callable[[], Any], timeout: float = PATIENCE) -> None:
     """Poll for a condition without an event, such as a directory or a lease."""
-    async with asyncio.timeout(patience):
+    async with asyncio.timeout(timeout):
         while True:
-            found = what()
+            found = condition()
             if await found if asyncio.iscoroutine(found) else found:
                 return
             await asyncio.sleep(0.01)
@@ -113,19 +113,21 @@ async def pass_time(app: Windlass, clock: VirtualClock, seconds: float) -> None:
         await probe.await_end(PATIENCE)
 
 
-# -- a job's story
+# -- history of a job
 
 
-async def story(job: Job[Any]) -> list[str]:
-    """The states that an ended job went through."""
-    return [e.data["status"] for e in await events_of(job) if e.type in LIFECYCLE - _ASIDE]
+async def states_of(job: Job[Any]) -> list[str]:
+    """Return the states of an ended job, in order."""
+    return [
+        e.data["status"] for e in await events_of(job) if e.type in LIFECYCLE - _NO_STATE_CHANGE
+    ]
 
 
-_ASIDE = {EventType.CANCEL_REQUESTED, EventType.RESYNC}
+_NO_STATE_CHANGE = {EventType.CANCEL_REQUESTED, EventType.RESYNC}
 
 
 async def retries(job: Job[Any]) -> list[Event]:
-    """The end of each attempt of an ended job that did not end the job."""
+    """Return the events of an ended job that announce a retry."""
     return [e for e in await events_of(job) if e.data.get("status") == State.RETRYING]
 
 
@@ -141,17 +143,17 @@ def fill(ctx: Context) -> None:
     (ctx.proxy / "small").write_text("film")
 
 
-def places(data: Path) -> list[str]:
-    """Which of the two kinds of workspace there are."""
-    return sorted(place.parent.name for place in data.glob("*/*"))
+def workspace_kinds(data: Path) -> list[str]:
+    """Return the kinds of the existing workspaces."""
+    return sorted(directory.parent.name for directory in data.glob("*/*"))
 
 
-def age(place: Path, hours: float) -> Path:
-    """Make a workspace with old modification times."""
-    place.mkdir(parents=True, exist_ok=True)
+def make_old(directory: Path, hours: float) -> Path:
+    """Create a workspace with an old modification time."""
+    directory.mkdir(parents=True, exist_ok=True)
     then = time.time() - hours * HOUR
-    os.utime(place, (then, then))
-    return place
+    os.utime(directory, (then, then))
+    return directory
 
 
 # -- processes
@@ -171,7 +173,7 @@ def process(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def kill(child: subprocess.Popen[str]) -> None:
-    """As the kernel does when memory runs out: no handler, no cleanup."""
+    """Kill without any handler or cleanup, like the kernel when memory runs out."""
     if child.poll() is None:
         child.send_signal(signal.SIGKILL)
     child.wait(PATIENCE)

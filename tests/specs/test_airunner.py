@@ -21,7 +21,7 @@ from tests.specs.factories import (
     eventually,
     pass_time,
     reach,
-    story,
+    states_of,
     wait_for_event,
     working,
 )
@@ -47,7 +47,7 @@ from windlass.testing import FaultyStore, VirtualClock
 # -- enqueue
 
 
-async def test_an_enqueued_job_is_stored_and_scheduled_under_an_id_that_sorts_by_time(
+async def test_an_enqueued_job_is_queued_with_an_id_that_sorts_by_time(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(queue="priority")
@@ -61,7 +61,7 @@ async def test_an_enqueued_job_is_stored_and_scheduled_under_an_id_that_sorts_by
     assert sorted(job.id for job in jobs) == [job.id for job in jobs]
 
 
-async def test_the_same_request_is_answered_with_the_job_it_made_the_first_time(
+async def test_a_repeated_request_returns_the_job_of_the_first(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task
@@ -70,7 +70,7 @@ async def test_the_same_request_is_answered_with_the_job_it_made_the_first_time(
 
     job = await task.options(request_id="request-1").aenqueue(1)
     created = job.row.created_at
-    for _ in range(2):  # while it waits, and when it is done
+    for _ in range(2):  # while it waits, and after its end
         clock.advance(60)
         again = await task.options(request_id="request-1").aenqueue(1)
         assert (again.id, again.row.created_at, again.duplicate) == (job.id, created, True)
@@ -78,18 +78,18 @@ async def test_the_same_request_is_answered_with_the_job_it_made_the_first_time(
     assert (await task.options(request_id="request-1").aenqueue(1)).state is State.SUCCEEDED
 
 
-async def test_the_same_request_id_for_something_else_is_a_conflict(app: Windlass) -> None:
+async def test_the_same_request_id_with_other_arguments_is_a_conflict(app: Windlass) -> None:
     @app.task
     async def task(n: int) -> None: ...
 
     await task.options(request_id="request-1").aenqueue(1)
     with pytest.raises(ConflictError, match="different arguments"):
         await task.options(request_id="request-1").aenqueue(2)
-    other = await task.options(request_id="request-1", owner="somebody else").aenqueue(2)
+    other = await task.options(request_id="request-1", owner="another owner").aenqueue(2)
     assert not other.duplicate
 
 
-async def test_one_request_sent_many_times_at_once_makes_one_job(app: Windlass) -> None:
+async def test_concurrent_repeats_of_a_request_create_one_job(app: Windlass) -> None:
     @app.task
     async def task() -> None: ...
 
@@ -99,7 +99,7 @@ async def test_one_request_sent_many_times_at_once_makes_one_job(app: Windlass) 
     assert sum(not job.duplicate for job in jobs) == 1
 
 
-async def test_parameters_that_are_too_large_are_refused_with_the_way_out(app: Windlass) -> None:
+async def test_parameters_that_are_too_large_are_refused_with_advice(app: Windlass) -> None:
     @app.task
     async def task(text: str) -> None: ...
 
@@ -107,7 +107,7 @@ async def test_parameters_that_are_too_large_are_refused_with_the_way_out(app: W
         await task.aenqueue("x" * 2**20)
 
 
-async def test_a_job_that_is_not_there_is_not_found(app: Windlass) -> None:
+async def test_a_missing_job_is_not_found(app: Windlass) -> None:
     with pytest.raises(NotFoundError, match="no job"):
         await app.ajob(uuid4())
     with pytest.raises(InvalidArgumentError, match="is not a job id"):
@@ -151,7 +151,7 @@ async def test_a_worker_claims_no_more_jobs_than_its_slots(
             await job.await_end(PATIENCE)
 
 
-async def test_a_job_that_cannot_be_read_does_not_stop_those_behind_it(app: Windlass) -> None:
+async def test_an_unreadable_job_does_not_stop_later_jobs(app: Windlass) -> None:
     @app.task
     async def task(n: int) -> int:
         return n
@@ -185,8 +185,8 @@ async def test_a_job_with_an_unknown_task_waits_for_another_worker(
 
 
 @asynccontextmanager
-async def taken_over(app: Windlass, clock: VirtualClock) -> AsyncIterator[Job[str]]:
-    """A job that one worker still runs when its lease has run out and another one has it."""
+async def run_twice(app: Windlass, clock: VirtualClock) -> AsyncIterator[Job[str]]:
+    """A job with an expired lease that two workers run: the first is stale."""
     finish = threading.Event()
 
     @app.task(name="taken over")
@@ -207,12 +207,12 @@ async def taken_over(app: Windlass, clock: VirtualClock) -> AsyncIterator[Job[st
                 finish.set()
 
 
-async def test_a_job_whose_worker_fell_silent_is_delivered_again(
+async def test_a_job_with_an_expired_lease_is_delivered_again(
     app: Windlass, clock: VirtualClock
 ) -> None:
-    async with taken_over(app, clock) as job:
+    async with run_twice(app, clock) as job:
         assert await job.aresult() == "by attempt 2"
-    assert await story(job) == [
+    assert await states_of(job) == [
         *["created", "queued", "running", "retrying"],
         *["queued", "running", "succeeded"],
     ]
@@ -221,7 +221,7 @@ async def test_a_job_whose_worker_fell_silent_is_delivered_again(
 async def test_a_completed_job_is_not_requeued_by_an_expired_lease(
     app: Windlass, clock: VirtualClock
 ) -> None:
-    async with taken_over(app, clock) as job:
+    async with run_twice(app, clock) as job:
         done = job.row
         await pass_time(app, clock, 60)
     async with working(app):
@@ -229,7 +229,7 @@ async def test_a_completed_job_is_not_requeued_by_an_expired_lease(
     assert (await job.arefresh()).row == done
 
 
-async def test_only_one_worker_has_a_job_at_a_time(app: Windlass) -> None:
+async def test_only_one_worker_runs_a_job_at_a_time(app: Windlass) -> None:
     now: dict[UUID, int] = {}
     most = 0
 
@@ -250,9 +250,7 @@ async def test_only_one_worker_has_a_job_at_a_time(app: Windlass) -> None:
     assert most == 1
 
 
-async def test_visibility_is_lengthened_while_a_job_runs(
-    app: Windlass, clock: VirtualClock
-) -> None:
+async def test_a_lease_is_extended_while_its_job_runs(app: Windlass, clock: VirtualClock) -> None:
     @app.task
     async def task() -> None:
         await asyncio.sleep(FOREVER)
@@ -326,7 +324,7 @@ async def test_a_completion_with_a_lost_response_is_repeated_and_counts_once(
 # -- events
 
 
-async def talkative(app: Windlass, lines: int = 5) -> Job[None]:
+async def job_with_logs(app: Windlass, lines: int = 5) -> Job[None]:
     @app.task(name=f"says {lines} lines")
     async def task(ctx: Context) -> None:
         for n in range(lines):
@@ -338,14 +336,14 @@ async def talkative(app: Windlass, lines: int = 5) -> Job[None]:
 
 
 async def test_events_of_each_job_are_numbered_from_one_without_gaps(app: Windlass) -> None:
-    jobs = {lines: await talkative(app, lines) for lines in (3, 1, 7)}
+    jobs = {lines: await job_with_logs(app, lines) for lines in (3, 1, 7)}
     for lines, job in jobs.items():  # created, queued, running, the lines, completed
         numbers = [event.seq for event in await events_of(job)]
         assert numbers == list(range(1, 4 + lines + 1))
 
 
 async def test_events_keep_the_order_of_their_records(app: Windlass) -> None:
-    job = await talkative(app, 40)
+    job = await job_with_logs(app, 40)
     reported = [event.data["text"] for event in await events_of(job, EventType.OUTPUT)]
     assert reported == [f"line {n}" for n in range(40)]
 
@@ -378,7 +376,7 @@ async def test_a_stream_replays_events_and_continues_live(app: Windlass) -> None
     async with working(app), asyncio.timeout(PATIENCE):
         await wait_for_event(job, lambda event: event.type is EventType.STEP_STATUS)
         reported = []
-        async for event in job.aevents():  # starts in the middle
+        async for event in job.aevents():  # starts after the first events
             reported.append(event)
             if event.type is EventType.STEP_STATUS:
                 go.set()
@@ -387,8 +385,8 @@ async def test_a_stream_replays_events_and_continues_live(app: Windlass) -> None
     assert message == ["before", "after"]
 
 
-async def test_a_stream_from_a_number_starts_behind_it(app: Windlass) -> None:
-    job = await talkative(app)
+async def test_a_stream_after_a_number_starts_with_the_next_event(app: Windlass) -> None:
+    job = await job_with_logs(app)
     everything = await events_of(job)
     late = [event async for event in job.aevents(after=4)]
     assert [event.seq for event in late] == [event.seq for event in everything if event.seq > 4]
@@ -413,7 +411,7 @@ async def test_old_events_are_pruned_and_readers_get_a_snapshot(
     @app.task
     async def waiting() -> None: ...
 
-    old, active = await talkative(app), await waiting.options(hold=True).aenqueue()
+    old, active = await job_with_logs(app), await waiting.options(hold=True).aenqueue()
     for_good = Retention(log=0)
     a_week = Retention(log=7 * DAY)
     clock.advance(8 * DAY)
@@ -435,7 +433,7 @@ async def pruned(job: Job[None]) -> bool:
 # -- which events matter
 
 
-class Deaf:
+class RecordRefusal:
     """A store that refuses the records of running tasks."""
 
     def __call__(self, verb: str) -> None:
@@ -452,7 +450,7 @@ async def test_output_that_cannot_be_stored_does_not_fail_the_job(app: Windlass)
         return "done all the same"
 
     job = await task.aenqueue()
-    await end(app, job, store=SpyStore(app.client().store.twin(), Deaf()))
+    await end(app, job, store=SpyStore(app.client().store.twin(), RecordRefusal()))
     assert await job.aresult() == "done all the same"
 
 
@@ -467,12 +465,12 @@ async def test_an_event_during_error_handling_never_hides_the_error(
             ctx.emit("process-error", {"message": "exit code 1"})
 
     job = await task.aenqueue()
-    await end(app, job, store=SpyStore(app.client().store.twin(), Deaf()))
+    await end(app, job, store=SpyStore(app.client().store.twin(), RecordRefusal()))
     [last] = await events_of(job, EventType.JOB_FAILED)
     assert last.data["errorMessage"] == "the real one"
 
 
-async def test_throttled_workers_try_again_and_no_attempt_is_lost(app: Windlass) -> None:
+async def test_throttled_workers_retry_and_lose_no_attempt(app: Windlass) -> None:
     left = {"claim": 2}
 
     def throttle(verb: str) -> None:

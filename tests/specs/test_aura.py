@@ -17,7 +17,7 @@ from tests.specs.factories import (
     percents,
     reach,
     retries,
-    story,
+    states_of,
     wait_for_event,
     working,
 )
@@ -41,8 +41,8 @@ from windlass.core.job.row import JobRow
 from windlass.testing import VirtualClock
 
 
-async def brought_to(app: Windlass, state: State) -> Job[str]:
-    """A job that a worker has brought to this end (a canceled one was running)."""
+async def run_to(app: Windlass, state: State) -> Job[str]:
+    """Run a job to this final state (a canceled one was running)."""
 
     @app.task(name=f"to be {state}")
     async def task() -> str:
@@ -68,9 +68,9 @@ FINAL = [State.SUCCEEDED, State.FAILED, State.CANCELED]
 # -- states
 
 
-async def test_a_queued_job_starts_and_is_done(app: Windlass) -> None:
-    job = await brought_to(app, State.SUCCEEDED)
-    assert await story(job) == ["created", "queued", "running", "succeeded"]
+async def test_a_queued_job_starts_and_succeeds(app: Windlass) -> None:
+    job = await run_to(app, State.SUCCEEDED)
+    assert await states_of(job) == ["created", "queued", "running", "succeeded"]
 
 
 async def test_a_queued_job_is_canceled_before_it_starts(app: Windlass) -> None:
@@ -84,20 +84,20 @@ async def test_a_queued_job_is_canceled_before_it_starts(app: Windlass) -> None:
     assert await job.acancel() is State.CANCELED
     after = await task.aenqueue()
     await end(app, after, slots=1)
-    assert (len(ran), await story(job)) == (1, ["created", "queued", "canceled"])
+    assert (len(ran), await states_of(job)) == (1, ["created", "queued", "canceled"])
 
 
-async def test_a_running_job_that_meets_an_error_is_failed(app: Windlass) -> None:
-    job = await brought_to(app, State.FAILED)
-    assert await story(job) == ["created", "queued", "running", "failed"]
+async def test_a_running_job_that_raises_an_error_fails(app: Windlass) -> None:
+    job = await run_to(app, State.FAILED)
+    assert await states_of(job) == ["created", "queued", "running", "failed"]
 
 
 async def test_a_running_job_is_canceled(app: Windlass) -> None:
-    job = await brought_to(app, State.CANCELED)
-    assert await story(job) == ["created", "queued", "running", "canceled"]
+    job = await run_to(app, State.CANCELED)
+    assert await states_of(job) == ["created", "queued", "running", "canceled"]
 
 
-async def test_done_failed_and_canceled_are_final_and_nothing_else_is(app: Windlass) -> None:
+async def test_only_succeeded_failed_and_canceled_are_final(app: Windlass) -> None:
     @app.task
     async def task(fail: bool) -> None:
         if fail:
@@ -107,7 +107,7 @@ async def test_done_failed_and_canceled_are_final_and_nothing_else_is(app: Windl
     waiting = await task.options(hold=True).aenqueue(fail=False)
     seen: dict[State, bool] = {waiting.state: waiting.row.final}
     for state in FINAL:
-        seen[state] = (await brought_to(app, state)).row.final
+        seen[state] = (await run_to(app, state)).row.final
     retrying, running = await task.aenqueue(fail=True), await task.aenqueue(fail=False)
     seen[running.state] = running.row.final
     async with working(app):
@@ -121,7 +121,7 @@ async def test_done_failed_and_canceled_are_final_and_nothing_else_is(app: Windl
 async def test_a_final_state_is_never_left(
     app: Windlass, clock: VirtualClock, state: State
 ) -> None:
-    job = await brought_to(app, state)
+    job = await run_to(app, state)
     before = job.row
     for verb in (job.acancel, job.asubmit):
         if state is State.CANCELED and verb == job.acancel:
@@ -148,11 +148,11 @@ async def test_a_new_job_is_queued_at_the_instant_of_its_creation(
     assert (row.started_at, row.ended_at) == (None, None)
 
 
-async def lived(app: Windlass, clock: VirtualClock, finish: Callable[[], None]) -> JobRow:
-    """Queued for a second, at work for thirty up to 40 %, then `finish` or, by None, canceled."""
+async def run_job(app: Windlass, clock: VirtualClock, finish: Callable[[], None]) -> JobRow:
+    """Run a job: queued for 1 s, running for 30 s up to 40 %, then `finish` or a cancel."""
     go = asyncio.Event()
 
-    @app.task(name="lived", lease="1h")  # longer than it works: no sweep may rescue it
+    @app.task(name="lived", lease="1h")  # longer than it runs: no sweep may rescue it
     async def task(ctx: Context) -> None:
         ctx.progress(25)
         ctx.progress(40)
@@ -183,34 +183,38 @@ def canceled() -> None:
 
 
 def lifetime(row: JobRow) -> list[int]:
-    """Seconds from its creation to its queueing, start and end."""
+    """Return seconds from creation to queueing, start and end."""
     instants = (row.queued_at, row.started_at, row.ended_at)
     assert None not in instants
     return [round((instant or 0) / 1e6 - row.created_at / 1e6) for instant in instants]
 
 
-async def test_a_success_has_its_instants_in_order(app: Windlass, clock: VirtualClock) -> None:
-    row = await lived(app, clock, succeeds)
+async def test_the_instants_of_a_succeeded_job_are_in_order(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    row = await run_job(app, clock, succeeds)
     assert lifetime(row) == [0, 1, 31]
     assert (row.state, row.percent) == (State.SUCCEEDED, 100)
 
 
-async def test_a_failure_ends_at_the_instant_it_failed(app: Windlass, clock: VirtualClock) -> None:
-    row = await lived(app, clock, fails)
+async def test_a_failed_job_ends_at_the_instant_of_its_failure(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    row = await run_job(app, clock, fails)
     assert (row.state, lifetime(row)) == (State.FAILED, [0, 1, 31])
     assert row.error is not None
     assert row.error.at == row.ended_at
 
 
-async def test_a_job_canceled_at_40_percent_stays_there_and_ends_when_it_is_canceled(
+async def test_a_canceled_job_keeps_its_percent_and_ends_at_its_cancel(
     app: Windlass, clock: VirtualClock
 ) -> None:
-    row = await lived(app, clock, canceled)
+    row = await run_job(app, clock, canceled)
     assert (row.state, lifetime(row)) == (State.CANCELED, [0, 1, 31])
     assert (row.percent, row.result) == (40, None)
 
 
-async def test_a_job_canceled_while_it_waits_never_started(
+async def test_a_job_canceled_while_waiting_has_no_start(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task
@@ -227,7 +231,7 @@ async def test_a_job_canceled_while_it_waits_never_started(
 async def test_a_final_job_and_its_last_event_have_the_end_time(
     app: Windlass, state: State
 ) -> None:
-    job = await brought_to(app, state)
+    job = await run_to(app, state)
     last = (await events_of(job))[-1]
     kind = {
         State.SUCCEEDED: EventType.JOB_COMPLETED,
@@ -237,7 +241,7 @@ async def test_a_final_job_and_its_last_event_have_the_end_time(
     assert (last.type, last.at) == (kind, job.row.ended_at)
 
 
-async def test_a_job_that_is_not_over_has_no_end(app: Windlass) -> None:
+async def test_an_unfinished_job_has_no_end(app: Windlass) -> None:
     @app.task
     async def task(fail: bool) -> None:
         if fail:
@@ -297,7 +301,7 @@ REPORTED = [0, 10, 25, 20, 30, 28, 50, 75, 100, 95]
 SHOWN = [0, 10, 25, 25, 30, 30, 50, 75, 100, 100]
 
 
-async def test_progress_that_would_fall_stays_where_it_is(app: Windlass) -> None:
+async def test_progress_never_decreases(app: Windlass) -> None:
     @app.task
     async def task(ctx: Context) -> None:
         for percent in REPORTED:
@@ -323,9 +327,7 @@ async def test_progress_stays_between_0_and_100(app: Windlass, reported: float, 
     assert (await end(app, job)).percent == shown
 
 
-async def test_progress_does_not_fall_when_a_job_is_tried_again(
-    app: Windlass, clock: VirtualClock
-) -> None:
+async def test_progress_does_not_decrease_in_a_retry(app: Windlass, clock: VirtualClock) -> None:
     @app.task(backoff=fixed(1), max_retries=1)
     async def task(ctx: Context) -> None:
         ctx.progress(60 if ctx.attempt == 1 else 10)
@@ -339,8 +341,8 @@ async def test_progress_does_not_fall_when_a_job_is_tried_again(
     assert all(a <= b for a, b in pairwise(await percents(job)))
 
 
-async def test_done_is_100_percent_though_nothing_was_reported(app: Windlass) -> None:
-    assert (await brought_to(app, State.SUCCEEDED)).row.percent == 100
+async def test_a_succeeded_job_is_at_100_percent_without_reports(app: Windlass) -> None:
+    assert (await run_to(app, State.SUCCEEDED)).row.percent == 100
 
 
 PHASES = {
@@ -350,11 +352,11 @@ PHASES = {
     ("compose", 65, 85): ["Composition", "Timeline", "Compose"],
     ("render", 85, 100): ["Rendering", "Render", "Encode"],
     ("complete", 100, 100): ["Complete", "Done"],
-    ("processing", 0, 0): ["Stirring the pot"],  # unknown: no part of the whole
+    ("processing", 0, 0): ["Stirring the pot"],  # unknown: no progress range
 }
 
 
-async def test_each_stage_has_its_phase_and_its_part_of_the_whole(app: Windlass) -> None:
+async def test_each_stage_has_its_phase_and_its_progress_range(app: Windlass) -> None:
     @app.task
     async def task(ctx: Context, stage: str) -> None:
         ctx.stage(stage)
@@ -373,7 +375,7 @@ async def test_each_stage_has_its_phase_and_its_part_of_the_whole(app: Windlass)
             assert {event.data["phase"] for event in received} == {phase}, stage
 
 
-async def test_a_flood_of_progress_is_written_at_most_twice_a_second(app: Windlass) -> None:
+async def test_frequent_progress_is_written_at_most_twice_a_second(app: Windlass) -> None:
     @app.task
     async def task(ctx: Context) -> None:
         for percent in range(1000):
@@ -391,22 +393,22 @@ async def test_a_flood_of_progress_is_written_at_most_twice_a_second(app: Windla
     )  # the last one is stored with the settle
 
 
-# -- resuming
+# -- resume
 
 
-def pipeline(app: Windlass, done: list[str], breaks_in: str) -> Job[None]:
-    """Script, voice, visuals, render; the first job breaks in one of them."""
+def pipeline(app: Windlass, done: list[str], fails_in: str) -> Job[None]:
+    """Enqueue a job with four steps; its first run fails in one of them."""
 
     @app.task(max_retries=0, name="pipeline")
     def produce(ctx: Context) -> None:
         def work(name: str) -> str:
             done.append(f"{name} begins")
-            if ctx.job.retry_of is None and name == breaks_in:
+            if ctx.job.retry_of is None and name == fails_in:
                 raise OSError(f"{name} broke")
             done.append(f"{name} ends")
             return f"{name}.out"
 
-        if breaks_in == "initialization":
+        if fails_in == "initialization":
             raise OSError("too early")
         for name in ("script", "voice", "visuals", "render"):
             assert ctx.step(name, work, name) == f"{name}.out"
@@ -415,18 +417,18 @@ def pipeline(app: Windlass, done: list[str], breaks_in: str) -> Job[None]:
 
 
 @pytest.mark.parametrize(
-    ("breaks_in", "last", "left"),
+    ("fails_in", "last", "left"),
     [
         ("voice", "script", ["voice", "visuals", "render"]),
         ("visuals", "voice", ["visuals", "render"]),
-        ("render", "visuals", ["render"]),  # which is done from its beginning
+        ("render", "visuals", ["render"]),  # runs from its start
     ],
 )
 async def test_a_resumed_job_continues_after_its_last_completed_step(
-    app: Windlass, breaks_in: str, last: str, left: list[str]
+    app: Windlass, fails_in: str, last: str, left: list[str]
 ) -> None:
     done: list[str] = []
-    job = await asyncio.to_thread(pipeline, app, done, breaks_in)
+    job = await asyncio.to_thread(pipeline, app, done, fails_in)
     row = await end(app, job)
     assert (row.state, row.can_resume, row.last_step) == (State.FAILED, True, last)
     done.clear()
@@ -436,7 +438,7 @@ async def test_a_resumed_job_continues_after_its_last_completed_step(
     assert again.row.retry_of == job.id
 
 
-async def test_a_job_that_broke_before_its_first_step_cannot_be_resumed(app: Windlass) -> None:
+async def test_a_job_that_failed_before_its_first_step_cannot_be_resumed(app: Windlass) -> None:
     job = await asyncio.to_thread(pipeline, app, [], "initialization")
     row = await end(app, job)
     assert (row.can_resume, row.last_step) == (False, None)
@@ -444,7 +446,7 @@ async def test_a_job_that_broke_before_its_first_step_cannot_be_resumed(app: Win
         await job.aresume()
 
 
-async def test_a_job_that_is_done_cannot_be_resumed_though_it_shows_its_last_step(
+async def test_a_succeeded_job_cannot_be_resumed(
     app: Windlass,
 ) -> None:
     job = await asyncio.to_thread(pipeline, app, [], "nothing")
@@ -481,7 +483,7 @@ async def test_an_automatic_retry_skips_completed_steps_too(
 @pytest.mark.parametrize(
     "error", [RetryAfter(5, "rate limit"), BlockingIOError("busy"), TimeoutError("network")]
 )
-async def test_what_may_pass_is_tried_again(
+async def test_transient_errors_are_retried(
     app: Windlass, clock: VirtualClock, error: Exception
 ) -> None:
     @app.task(backoff=fixed(5))
@@ -502,9 +504,7 @@ async def test_what_may_pass_is_tried_again(
 @pytest.mark.parametrize(
     "kind", [InvalidInput, MissingInput, InsufficientResources, AuthenticationError]
 )
-async def test_what_a_retry_does_not_mend_fails_at_once(
-    app: Windlass, kind: type[TerminalError]
-) -> None:
+async def test_terminal_errors_fail_at_once(app: Windlass, kind: type[TerminalError]) -> None:
     @app.task
     async def task() -> None:
         raise kind("no use")

@@ -15,16 +15,16 @@ import pytest
 from tests.specs.factories import (
     FOREVER,
     PATIENCE,
-    age,
     end,
     events_of,
     eventually,
     fill,
+    make_old,
     pass_time,
-    places,
     reach,
     wait_for_event,
     working,
+    workspace_kinds,
 )
 
 from windlass import (
@@ -65,7 +65,7 @@ async def test_a_cancel_stops_an_async_task_before_its_next_stage(app: Windlass)
     assert (job.state, job.row.cancel_reason) == (State.CANCELED, "enough")
 
 
-async def test_a_cancel_notifies_a_thread_that_stops_itself(app: Windlass) -> None:
+async def test_a_cancel_notifies_a_sync_task_which_then_stops(app: Windlass) -> None:
     stages: list[str] = []
     voice = threading.Event()
 
@@ -105,7 +105,7 @@ async def test_an_accepted_cancel_wins_over_a_later_success(app: Windlass) -> No
     assert (row.state, row.result) == (State.CANCELED, None)
 
 
-async def test_a_canceled_job_starts_no_work_downstream(app: Windlass) -> None:
+async def test_a_canceled_job_enqueues_no_children(app: Windlass) -> None:
     ran: list[int] = []
     started, go = threading.Event(), threading.Event()
     child: list[UUID] = []
@@ -171,7 +171,7 @@ async def test_each_job_has_its_own_temp_and_proxy_directories(app: Windlass, da
     assert await job.aresult() == [f"{data}/temp/{job.id}", f"{data}/proxy/{job.id}"]
 
 
-async def test_the_files_of_a_canceled_job_go_before_it_is_canceled(
+async def test_the_files_of_a_job_are_removed_before_it_is_canceled(
     app: Windlass, data: Path
 ) -> None:
     filled = asyncio.Event()
@@ -185,13 +185,15 @@ async def test_the_files_of_a_canceled_job_go_before_it_is_canceled(
     job = await task.aenqueue()
     async with working(app):
         await asyncio.wait_for(filled.wait(), PATIENCE)
-        assert places(data) == ["proxy", "temp"]
+        assert workspace_kinds(data) == ["proxy", "temp"]
         await job.acancel()
         await wait_for_event(job, lambda event: event.final)
-        assert places(data) == []
+        assert workspace_kinds(data) == []
 
 
-async def test_the_files_of_a_job_that_cancels_itself_go(app: Windlass, data: Path) -> None:
+async def test_the_files_of_a_job_that_cancels_itself_are_removed(
+    app: Windlass, data: Path
+) -> None:
     @app.task
     async def task(ctx: Context) -> None:
         fill(ctx)
@@ -199,10 +201,10 @@ async def test_the_files_of_a_job_that_cancels_itself_go(app: Windlass, data: Pa
 
     job = await task.aenqueue()
     assert (await end(app, job)).state is State.CANCELED
-    assert places(data) == []
+    assert workspace_kinds(data) == []
 
 
-async def test_the_files_of_a_job_canceled_between_two_attempts_go(
+async def test_the_files_of_a_job_canceled_between_attempts_are_removed(
     app: Windlass, data: Path
 ) -> None:
     @app.task(backoff=fixed(60))
@@ -214,21 +216,19 @@ async def test_the_files_of_a_job_canceled_between_two_attempts_go(
     async with working(app):
         await reach(job, State.RETRYING)
         assert await job.acancel() is State.CANCELED
-        await eventually(lambda: places(data) == [], patience=60)
+        await eventually(lambda: workspace_kinds(data) == [], timeout=60)
 
 
-async def test_the_files_of_a_job_that_is_done_go(app: Windlass, data: Path) -> None:
+async def test_the_files_of_a_succeeded_job_are_removed(app: Windlass, data: Path) -> None:
     @app.task
     async def task(ctx: Context) -> None:
         fill(ctx)
 
     await end(app, await task.aenqueue())
-    assert places(data) == []
+    assert workspace_kinds(data) == []
 
 
-async def test_the_files_of_a_failed_job_stay_and_are_there_when_it_is_resumed(
-    app: Windlass, data: Path
-) -> None:
+async def test_the_files_of_a_failed_job_are_kept_for_its_resume(app: Windlass, data: Path) -> None:
     @app.task(max_retries=0)
     def task(ctx: Context) -> str:
         ctx.step("voice", lambda: fill(ctx))
@@ -238,16 +238,16 @@ async def test_the_files_of_a_failed_job_stay_and_are_there_when_it_is_resumed(
 
     job = await task.aenqueue()
     await end(app, job)
-    assert places(data) == ["proxy", "temp"]
+    assert workspace_kinds(data) == ["proxy", "temp"]
     again = await job.aresume()
     await end(app, again)
-    assert (await again.aresult(), places(data)) == ("halffilm", [])
+    assert (await again.aresult(), workspace_kinds(data)) == ("halffilm", [])
 
 
-async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_another(
+async def test_another_worker_removes_the_files_of_a_canceled_job_of_a_dead_worker(
     app: Windlass, data: Path, clock: VirtualClock
 ) -> None:
-    """The first worker never notices it: its machine sleeps, and its next read is far away."""
+    """The first worker never notices: its machine sleeps until long after the test."""
     filled, go = threading.Event(), threading.Event()
 
     @app.task
@@ -263,12 +263,12 @@ async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_another(
         async with working(app):
             clock.advance(31)
             await job.await_end(PATIENCE)
-            await eventually(lambda: places(data) == [])
+            await eventually(lambda: workspace_kinds(data) == [])
         go.set()
     assert job.state is State.CANCELED
 
 
-async def test_what_cannot_be_removed_is_a_warning_and_no_failure(
+async def test_a_failed_removal_is_a_warning_and_no_failure(
     app: Windlass, data: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task
@@ -284,7 +284,7 @@ async def test_what_cannot_be_removed_is_a_warning_and_no_failure(
     assert (data / "elsewhere" / str(job.id) / "part").exists()
 
 
-async def test_cleanup_that_takes_long_holds_up_no_other_job(
+async def test_slow_cleanup_delays_no_other_job(
     app: Windlass, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started, go = threading.Event(), threading.Event()
@@ -308,13 +308,17 @@ async def test_cleanup_that_takes_long_holds_up_no_other_job(
         other = await task.aenqueue(files=False)
         assert (await other.await_end(PATIENCE)).state is State.SUCCEEDED
         go.set()
-        await eventually(lambda: places(data) == [])
+        await eventually(lambda: workspace_kinds(data) == [])
 
 
-async def test_temp_is_an_orphan_after_a_day_and_proxy_after_two(app: Windlass, data: Path) -> None:
+async def test_a_temp_directory_is_an_orphan_after_one_day_and_a_proxy_after_two(
+    app: Windlass, data: Path
+) -> None:
     hours = {"temp": (23, 25), "proxy": (25, 47, 49)}
     made = {
-        (kind, old): age(data / kind / str(uuid4()), old) for kind in hours for old in hours[kind]
+        (kind, old): make_old(data / kind / str(uuid4()), old)
+        for kind in hours
+        for old in hours[kind]
     }
     async with working(app):
         await eventually(lambda: not made["temp", 25].exists() and not made["proxy", 49].exists())
@@ -322,15 +326,13 @@ async def test_temp_is_an_orphan_after_a_day_and_proxy_after_two(app: Windlass, 
     assert left == {("temp", 23), ("proxy", 25), ("proxy", 47)}
 
 
-async def test_the_directory_of_a_job_that_is_not_over_is_no_orphan(
-    app: Windlass, data: Path
-) -> None:
+async def test_the_directory_of_an_unfinished_job_is_no_orphan(app: Windlass, data: Path) -> None:
     @app.task
     async def task() -> None: ...
 
     job = await task.options(hold=True).aenqueue()
-    mine = age(data / "temp" / str(job.id), 1000)
-    orphan = age(data / "temp" / str(uuid4()), 1000)
+    mine = make_old(data / "temp" / str(job.id), 1000)
+    orphan = make_old(data / "temp" / str(uuid4()), 1000)
     async with working(app):
         await eventually(lambda: not orphan.exists())
     assert mine.exists()
@@ -342,8 +344,8 @@ async def test_cleanup_touches_nothing_but_the_directories_of_the_job(
     outside = tmp_path / "precious"
     outside.mkdir()
     (outside / "letter").write_text("dear")
-    other = age(data / "temp" / str(uuid4()), 0)  # another job's
-    strange = age(data / "temp" / "..not-a-job", 1000)
+    other = make_old(data / "temp" / str(uuid4()), 0)  # of another job
+    strange = make_old(data / "temp" / "..not-a-job", 1000)
 
     @app.task
     async def task(ctx: Context) -> None:
@@ -360,7 +362,7 @@ async def test_cleanup_touches_nothing_but_the_directories_of_the_job(
 # -- the events of a job
 
 
-async def eventful(app: Windlass) -> Job[str]:
+async def job_with_all_events(app: Windlass) -> Job[str]:
     """A job that writes every type of event and succeeds."""
 
     @app.task(name="eventful", backoff=fixed(0))
@@ -394,7 +396,7 @@ KEYS = {
 
 
 async def test_every_event_type_has_its_required_fields(app: Windlass) -> None:
-    events = await events_of(await eventful(app))
+    events = await events_of(await job_with_all_events(app))
     reported: dict[EventType, set[str]] = {}
     for event in events:
         reported[event.type] = reported.get(event.type, set()) | set(event.data)
@@ -406,12 +408,12 @@ async def test_every_event_type_has_its_required_fields(app: Windlass) -> None:
 
 
 async def test_a_completed_step_has_its_phase(app: Windlass) -> None:
-    steps = await events_of(await eventful(app), EventType.STEP_STATUS)
+    steps = await events_of(await job_with_all_events(app), EventType.STEP_STATUS)
     assert [(event.data["step"], event.data.get("phase")) for event in steps] == [("speak", "tts")]
 
 
 async def test_every_event_carries_the_correlation_id(app: Windlass) -> None:
-    events = await events_of(await eventful(app))
+    events = await events_of(await job_with_all_events(app))
     assert {event.correlation_id for event in events} == {"request-7"}
 
 
@@ -432,7 +434,7 @@ async def test_a_correlation_id_is_generated_and_passed_to_children(
     assert (await app.ajob(await job.aresult())).row.correlation_id == mine
 
 
-async def test_event_ids_are_milliseconds_and_a_number_that_grows(
+async def test_event_ids_are_milliseconds_and_an_increasing_number(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task
@@ -450,7 +452,7 @@ async def test_event_ids_are_milliseconds_and_a_number_that_grows(
 
 
 async def test_a_reconnected_reader_gets_only_new_events(app: Windlass) -> None:
-    job = await eventful(app)
+    job = await job_with_all_events(app)
     events = await events_of(job)
     for seen in range(len(events) + 1):
         rest = [event.seq async for event in job.aevents(after=seen)]

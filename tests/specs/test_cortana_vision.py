@@ -17,7 +17,7 @@ from tests.specs.factories import (
     pass_time,
     reach,
     retries,
-    story,
+    states_of,
     working,
 )
 
@@ -88,9 +88,7 @@ async def test_a_higher_priority_runs_before_older_jobs(app: Windlass) -> None:
     assert order == ["urgent", "urgent too", "old", "new", "can wait"]
 
 
-async def test_a_worker_takes_only_the_sorts_of_jobs_it_is_for(
-    app: Windlass, clock: VirtualClock
-) -> None:
+async def test_a_worker_claims_only_jobs_of_its_queues(app: Windlass, clock: VirtualClock) -> None:
     @app.task(queue="transcode")
     async def transcode() -> None: ...
 
@@ -158,13 +156,13 @@ async def test_a_job_whose_lease_ran_out_is_reclaimed_by_another_worker(
 # -- states
 
 
-async def test_a_job_is_queued_then_processed_then_done(app: Windlass) -> None:
+async def test_a_job_is_queued_then_running_then_succeeded(app: Windlass) -> None:
     @app.task
     async def task() -> None: ...
 
     job = await task.aenqueue()
     await end(app, job)
-    assert await story(job) == ["created", "queued", "running", "succeeded"]
+    assert await states_of(job) == ["created", "queued", "running", "succeeded"]
 
 
 async def test_a_failed_attempt_is_requeued_while_retries_are_left(
@@ -179,13 +177,13 @@ async def test_a_failed_attempt_is_requeued_while_retries_are_left(
         await reach(job, State.RETRYING)
         clock.advance(72)
         await job.await_end(PATIENCE)
-    assert await story(job) == [
+    assert await states_of(job) == [
         *["created", "queued", "running", "retrying"],
         *["queued", "running", "failed"],
     ]
 
 
-async def test_a_job_that_is_done_is_never_changed(app: Windlass, clock: VirtualClock) -> None:
+async def test_a_succeeded_job_is_never_changed(app: Windlass, clock: VirtualClock) -> None:
     runs: list[UUID] = []
 
     @app.task
@@ -209,15 +207,15 @@ async def test_a_queued_job_fails_only_by_an_attempt_or_because_it_expired(
         raise MissingInput("gone")
 
     tried = await task.aenqueue()
-    expired = await task.options(queue="nobody's", expires_in=60).aenqueue()
+    expired = await task.options(queue="unconsumed", expires_in=60).aenqueue()
     async with working(app):
         await tried.await_end(PATIENCE)
         await pass_time(app, clock, 59)
         assert (await expired.arefresh()).state is State.QUEUED
         await pass_time(app, clock, 1)
         row = (await expired.await_end(PATIENCE)).row
-    assert await story(tried) == ["created", "queued", "running", "failed"]
-    assert await story(expired) == ["created", "queued", "failed"]
+    assert await states_of(tried) == ["created", "queued", "running", "failed"]
+    assert await states_of(expired) == ["created", "queued", "failed"]
     assert row.error is not None
     assert row.error.code == "expired"
 
@@ -244,7 +242,7 @@ async def test_a_job_is_retried_after_about_one_five_and_fifteen_minutes(
     assert {(row.state, row.attempt, row.retry_count) for row in rows} == {(State.FAILED, 4, 3)}
     for n, minutes in enumerate((1, 5, 15)):
         delays = [(await retries(job))[n].data["delay"] / (60 * minutes) for job in jobs]
-        assert 0.8 <= min(delays) < max(delays) <= 1.2  # about so long, and not all at once
+        assert 0.8 <= min(delays) < max(delays) <= 1.2  # within the jitter, and not all equal
 
 
 async def test_a_job_that_used_up_its_retries_is_never_claimed_again(
@@ -264,7 +262,7 @@ async def test_a_job_that_used_up_its_retries_is_never_claimed_again(
     assert (runs, (await job.arefresh()).state) == ([1], State.FAILED)
 
 
-async def test_a_passing_error_counts_one_retry(app: Windlass, clock: VirtualClock) -> None:
+async def test_a_transient_error_counts_one_retry(app: Windlass, clock: VirtualClock) -> None:
     @app.task(backoff=MINUTES)
     async def task() -> None:
         raise ConnectionError
@@ -276,7 +274,7 @@ async def test_a_passing_error_counts_one_retry(app: Windlass, clock: VirtualClo
 
 
 @pytest.mark.parametrize("kind", [MissingInput, ConstraintViolation, AuthenticationError])
-async def test_what_a_retry_does_not_mend_fails_without_one(
+async def test_a_terminal_error_fails_without_a_retry(
     app: Windlass, kind: type[TerminalError]
 ) -> None:
     @app.task(backoff=MINUTES)
@@ -300,7 +298,7 @@ def add_sample(app: Windlass) -> None:
         return [target_fps, dedupe_threshold]
 
 
-async def test_a_payload_that_does_not_fit_its_sort_of_job_is_refused_at_enqueue(
+async def test_an_invalid_payload_is_refused_at_enqueue(
     app: Windlass,
 ) -> None:
     @app.task
@@ -312,7 +310,7 @@ async def test_a_payload_that_does_not_fit_its_sort_of_job_is_refused_at_enqueue
         await transcode.aenqueue(video_id=uuid4())  # type: ignore[call-arg]
 
 
-async def test_a_stored_payload_that_does_not_fit_fails_without_a_retry(app: Windlass) -> None:
+async def test_an_invalid_stored_payload_fails_without_a_retry(app: Windlass) -> None:
     add_sample(app)
     [job] = await app.aenqueue_many([NewJob(id=uuid4(), task="sample", payload=b'{"video_id": 7}')])
     row = await end(app, job)
@@ -321,7 +319,7 @@ async def test_a_stored_payload_that_does_not_fit_fails_without_a_retry(app: Win
     assert (row.error.code, row.error.kind) == ("invalid_input", "TERMINAL")
 
 
-async def test_what_a_payload_leaves_out_has_the_tasks_default(app: Windlass) -> None:
+async def test_a_missing_argument_has_the_default_of_the_task(app: Windlass) -> None:
     add_sample(app)
     payload = b'{"video_id": "%s", "s3_original_path": "master.mp4"}' % str(uuid4()).encode()
     [job] = await app.aenqueue_many([NewJob(id=uuid4(), task="sample", payload=payload)])
@@ -329,7 +327,7 @@ async def test_what_a_payload_leaves_out_has_the_tasks_default(app: Windlass) ->
     assert await job.aresult() == [10, 0.95]
 
 
-async def test_an_error_is_kept_beside_the_payload_and_leaves_it_as_it_was(
+async def test_an_error_is_stored_without_changing_the_payload(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(max_retries=2, backoff=MINUTES)
@@ -354,7 +352,7 @@ async def test_an_error_is_kept_beside_the_payload_and_leaves_it_as_it_was(
 # -- one job per video
 
 
-async def test_a_video_has_one_active_job_of_each_sort(app: Windlass, clock: VirtualClock) -> None:
+async def test_a_video_has_one_active_job_per_task(app: Windlass, clock: VirtualClock) -> None:
     go = asyncio.Event()
 
     @app.task(backoff=MINUTES)
@@ -379,16 +377,16 @@ async def test_a_video_has_one_active_job_of_each_sort(app: Windlass, clock: Vir
         assert await again() == (job.id, True)  # while it runs,
         go.set()
         await reach(job, State.RETRYING)
-        assert await again() == (job.id, True)  # and while it waits to be tried again
+        assert await again() == (job.id, True)  # and while it waits for its retry
         assert not (await ocr.options(unique_key="video-1").aenqueue()).duplicate
         assert not (await transcode.options(unique_key="video-2").aenqueue()).duplicate
         clock.advance(72)
         await job.await_end(PATIENCE)
-        new, duplicate = await again()  # it is done: the next one is a new one
+        new, duplicate = await again()  # it has ended: a new job
     assert (new == job.id, duplicate) == (False, False)
 
 
-async def test_a_stage_that_is_run_twice_enqueues_the_next_one_once(app: Windlass) -> None:
+async def test_a_stage_that_runs_twice_enqueues_the_next_one_once(app: Windlass) -> None:
     @app.task
     async def sample(video: str) -> None: ...
 
@@ -406,7 +404,7 @@ async def test_a_stage_that_is_run_twice_enqueues_the_next_one_once(app: Windlas
     assert (await app.ajob(following)).row.unique_key == "video-1"
 
 
-async def test_a_video_may_have_many_clips_but_each_only_once(app: Windlass) -> None:
+async def test_a_video_may_have_many_clips_but_each_clip_once(app: Windlass) -> None:
     @app.task
     async def clip(video: str, t_start: int, t_end: int) -> None: ...
 
@@ -416,7 +414,7 @@ async def test_a_video_may_have_many_clips_but_each_only_once(app: Windlass) -> 
     first, other = await ask("clip-1", 3000), await ask("clip-2", 4000)
     assert first.id != other.id
     await end(app, first)
-    again = await ask("clip-1", 3000)  # also when it is done long since
+    again = await ask("clip-1", 3000)  # also long after its end
     assert (again.id, again.duplicate, again.state) == (first.id, True, State.SUCCEEDED)
     with pytest.raises(ConflictError, match="different arguments"):
         await ask("clip-1", 9000)
@@ -425,7 +423,7 @@ async def test_a_video_may_have_many_clips_but_each_only_once(app: Windlass) -> 
 # -- the pipeline
 
 
-async def test_each_stage_enqueues_the_next_with_its_success_and_not_without(
+async def test_a_stage_enqueues_the_next_one_only_with_its_success(
     app: Windlass,
 ) -> None:
     children: dict[str, UUID] = {}
@@ -437,7 +435,7 @@ async def test_each_stage_enqueues_the_next_with_its_success_and_not_without(
     @app.task
     async def sample(ctx: Context, video: str) -> None:
         children[video] = ctx.then(ocr, video)
-        with pytest.raises(NotFoundError):  # not before
+        with pytest.raises(NotFoundError):  # not stored before
             await app.ajob(children[video])
         if video == "broken":
             raise MissingInput("no frames")
@@ -461,10 +459,10 @@ async def test_a_job_has_its_owner(app: Windlass) -> None:
     assert (again.row.owner, again.row.team) == ("user-1", "blue")
 
 
-# -- failed for good
+# -- dead letters
 
 
-async def test_a_failed_job_stays_and_is_retried_by_hand_as_a_new_one(
+async def test_a_failed_job_is_kept_and_retried_manually_as_a_new_job(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(max_retries=0)

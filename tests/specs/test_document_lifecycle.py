@@ -21,7 +21,7 @@ from tests.specs.factories import (
     process,
     reach,
     retries,
-    story,
+    states_of,
     working,
 )
 
@@ -50,7 +50,7 @@ ONCE = ["queued", "running", "retrying"]
 async def processed(
     app: Windlass, clock: VirtualClock, *errors: Exception | None, **options: Any
 ) -> Job[None]:
-    """A document whose attempts end so, one second apart; None is a success."""
+    """Run a document job with these outcomes, one second apart; None is a success."""
 
     make: TaskDecorator = app.task(name=f"document {uuid4()}", **{"backoff": fixed(1), **options})
 
@@ -69,7 +69,7 @@ async def processed(
     return job
 
 
-# -- states and moves
+# -- states and transitions
 
 
 async def test_a_job_that_was_not_submitted_is_created_and_does_not_run(
@@ -96,7 +96,7 @@ async def test_submitting_a_created_job_queues_it_and_only_then_it_runs(
     assert await job.asubmit() is State.QUEUED
     assert (await job.arefresh()).row.queued_at == at
     await end(app, job)
-    assert await story(job) == ["created", "queued", "running", "succeeded"]
+    assert await states_of(job) == ["created", "queued", "running", "succeeded"]
 
 
 async def test_no_job_returns_to_an_earlier_state(app: Windlass) -> None:
@@ -106,7 +106,7 @@ async def test_no_job_returns_to_an_earlier_state(app: Windlass) -> None:
             raise OSError
         await asyncio.sleep(FOREVER)
 
-    queued = await task.options(queue="nobody's").aenqueue(fail=False)
+    queued = await task.options(queue="unconsumed").aenqueue(fail=False)
     running, retrying = await task.aenqueue(fail=False), await task.aenqueue(fail=True)
     async with working(app):
         await reach(running, State.RUNNING)
@@ -122,7 +122,7 @@ async def test_no_job_returns_to_an_earlier_state(app: Windlass) -> None:
 async def test_a_running_job_is_requeued_only_by_a_retry(
     app: Windlass, clock: VirtualClock
 ) -> None:
-    """Also when its worker gives it back in order to go: both moves are in its story."""
+    """A shutdown also requeues it: its events show both transitions."""
 
     @app.task
     async def task(ctx: Context) -> None:
@@ -134,7 +134,7 @@ async def test_a_running_job_is_requeued_only_by_a_retry(
         await reach(job, State.RUNNING)
     assert (await job.arefresh()).state is State.QUEUED
     row = await end(app, job)
-    assert await story(job) == ["created", *ONCE, "queued", "running", "succeeded"]
+    assert await states_of(job) == ["created", *ONCE, "queued", "running", "succeeded"]
     assert (row.retry_count, row.crash_count) == (0, 0)
 
 
@@ -144,7 +144,7 @@ async def test_a_queued_job_that_is_canceled_is_canceled_and_not_failed(app: Win
 
     job = await task.aenqueue()
     assert await job.acancel() is State.CANCELED
-    assert await story(job) == ["created", "queued", "canceled"]
+    assert await states_of(job) == ["created", "queued", "canceled"]
 
 
 async def test_a_queued_job_that_did_not_start_in_time_fails(
@@ -157,11 +157,11 @@ async def test_a_queued_job_that_did_not_start_in_time_fails(
     clock.advance(60)
     row = await end(app, job)
     assert (row.state, row.started_at, row.attempt) == (State.FAILED, None, 0)
-    assert await story(job) == ["created", "queued", "failed"]
+    assert await states_of(job) == ["created", "queued", "failed"]
 
 
 @pytest.mark.parametrize("error", [None, InvalidInput("corrupt")], ids=["succeeded", "failed"])
-async def test_an_end_is_permanent(
+async def test_a_final_state_is_permanent(
     app: Windlass, clock: VirtualClock, error: Exception | None
 ) -> None:
     job = await processed(app, clock, error)
@@ -182,16 +182,16 @@ async def test_an_end_is_permanent(
     [BlockingIOError("busy"), TimeoutError("deadline"), ConnectionError("no answer")],
     ids=lambda error: type(error).__name__,
 )
-async def test_a_failure_that_may_pass_is_retried(
+async def test_a_transient_failure_is_retried(
     app: Windlass, clock: VirtualClock, error: Exception
 ) -> None:
     job = await processed(app, clock, error, None)
-    assert await story(job) == ["created", *ONCE, "queued", "running", "succeeded"]
+    assert await states_of(job) == ["created", *ONCE, "queued", "running", "succeeded"]
     [failed] = await retries(job)
     assert failed.data["error"]["kind"] == "RETRYABLE"
 
 
-async def test_running_out_of_time_is_retried_unless_it_is_declared_permanent(
+async def test_a_timeout_is_retried_unless_it_is_declared_terminal(
     live: Windlass,
 ) -> None:
     async def slow() -> None:
@@ -208,15 +208,15 @@ async def test_running_out_of_time_is_retried_unless_it_is_declared_permanent(
 
 
 @pytest.mark.parametrize("kind", [InvalidInput, ConfigurationError, QuotaExceeded])
-async def test_a_failure_that_no_retry_mends_ends_the_job(
+async def test_a_terminal_failure_ends_the_job(
     app: Windlass, clock: VirtualClock, kind: type[TerminalError]
 ) -> None:
     job = await processed(app, clock, kind("for good"))
-    assert await story(job) == ["created", "queued", "running", "failed"]
+    assert await states_of(job) == ["created", "queued", "running", "failed"]
     assert job.row.retry_count == 0
 
 
-async def test_a_job_that_is_not_valid_is_refused_before_it_exists(app: Windlass) -> None:
+async def test_an_invalid_job_is_refused_at_enqueue(app: Windlass) -> None:
     @app.task
     async def task(pages: int) -> None: ...
 
@@ -250,7 +250,7 @@ async def test_after_three_retries_the_next_failure_is_the_last(
 ) -> None:
     error = ConnectionError("unavailable")
     job = await processed(app, clock, error, error, error, error)
-    assert await story(job) == ["created", *ONCE, *ONCE, *ONCE, "queued", "running", "failed"]
+    assert await states_of(job) == ["created", *ONCE, *ONCE, *ONCE, "queued", "running", "failed"]
     assert [event.data["retryCount"] for event in await retries(job)] == [1, 2, 3]
     assert (job.row.retry_count, job.row.policy.max_retries) == (3, 3)
 
@@ -274,7 +274,7 @@ async def test_retries_of_simultaneous_failures_are_spread(
         assert runs == 20
 
 
-# -- what a job carries
+# -- data of a job
 
 
 async def test_the_id_is_a_uuid_and_never_changes(app: Windlass, clock: VirtualClock) -> None:
@@ -292,7 +292,7 @@ async def test_the_id_is_a_uuid_and_never_changes(app: Windlass, clock: VirtualC
     assert [*seen, row.id] == [job_id] * 3
 
 
-async def test_instants_are_set_when_their_state_is_reached_and_not_before(
+async def test_instants_are_set_when_their_state_is_reached(
     app: Windlass, clock: VirtualClock
 ) -> None:
     go = asyncio.Event()
@@ -314,7 +314,7 @@ async def test_instants_are_set_when_their_state_is_reached_and_not_before(
     assert (row.created_at, row.started_at, row.ended_at) == (created, started, over)
 
 
-async def test_a_job_that_waits_for_its_retry_has_not_started_again(
+async def test_a_job_that_waits_for_its_retry_has_no_new_start(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(backoff=fixed(1), queue="documents")
@@ -326,12 +326,12 @@ async def test_a_job_that_waits_for_its_retry_has_not_started_again(
     async with working(app, queues={"documents": 1}):
         await reach(job, State.RETRYING)
     clock.advance(1)
-    async with working(app):  # it promotes the job, and leaves it to others
+    async with working(app):  # promotes the job, but does not run it
         row = await reach(job, State.QUEUED, attempt=1)
     assert (row.started_at, row.first_started_at) == (None, first)
 
 
-async def test_the_last_error_is_kept_with_its_sort_and_message(
+async def test_the_last_error_is_kept_with_its_type_and_message(
     app: Windlass, clock: VirtualClock
 ) -> None:
     job = await processed(app, clock, ConnectionError("no answer"), InvalidInput("page 3 is torn"))
@@ -342,7 +342,7 @@ async def test_the_last_error_is_kept_with_its_sort_and_message(
         await job.aresult()
 
 
-async def test_a_success_has_no_error_though_an_attempt_failed(
+async def test_a_succeeded_job_has_no_error_after_a_failed_attempt(
     app: Windlass, clock: VirtualClock
 ) -> None:
     job = await processed(app, clock, ConnectionError("no answer"), None)
@@ -352,7 +352,7 @@ async def test_a_success_has_no_error_though_an_attempt_failed(
 # -- guarantees
 
 
-async def test_a_running_job_is_given_to_no_other_worker(
+async def test_a_running_job_is_claimed_by_no_other_worker(
     app: Windlass, clock: VirtualClock
 ) -> None:
     workers = []
@@ -396,7 +396,7 @@ async def test_the_job_of_a_killed_worker_still_ends(file: str, tmp_path: Path) 
     await app.aclose()
 
 
-async def test_a_job_that_takes_its_workers_down_each_time_is_failed_in_the_end(
+async def test_a_job_that_always_kills_its_worker_fails_at_its_crash_cap(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(lease=30, backoff=fixed(1))
@@ -415,14 +415,12 @@ async def test_a_job_that_takes_its_workers_down_each_time_is_failed_in_the_end(
     assert (row.crash_count, row.retry_count) == (3, 0)
 
 
-async def test_each_move_is_one_event_and_none_is_left_out(
-    app: Windlass, clock: VirtualClock
-) -> None:
+async def test_every_state_change_is_one_event(app: Windlass, clock: VirtualClock) -> None:
     job = await processed(app, clock, OSError(), OSError(), None)
     events = await events_of(job)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert {event.type for event in events} == {EventType.JOB_STATUS, EventType.JOB_COMPLETED}
-    assert await story(job) == ["created", *ONCE, *ONCE, "queued", "running", "succeeded"]
+    assert await states_of(job) == ["created", *ONCE, *ONCE, "queued", "running", "succeeded"]
 
 
 async def test_a_job_with_an_encrypted_payload_works_the_same(
@@ -449,5 +447,5 @@ async def test_a_job_with_an_encrypted_payload_works_the_same(
     stored += [event.body for event in await events_of(job)]
     assert all(secret.encode() not in (data or b"") for data in stored)
     assert sum(data is not None for data in stored) >= 5
-    assert await story(job) == ["created", *ONCE, "queued", "running", "succeeded"]
+    assert await states_of(job) == ["created", *ONCE, "queued", "running", "succeeded"]
     await app.aclose()

@@ -24,8 +24,8 @@ from tests.specs.factories import (
     process,
     reach,
     retries,
+    states_of,
     status,
-    story,
     wait_for_event,
     working,
 )
@@ -49,7 +49,7 @@ from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import EventType
 from windlass.testing import VirtualClock
 
-# What a job may go through, as pairs of states that follow each other.
+# Valid transitions, as pairs of states.
 MOVES = {
     *[("created", "queued"), ("created", "canceled"), ("created", "failed")],
     *[("queued", "running"), ("queued", "canceled"), ("queued", "failed")],
@@ -61,7 +61,7 @@ MOVES = {
 # -- at least once
 
 
-async def test_every_job_that_was_accepted_is_run(app: Windlass) -> None:
+async def test_every_accepted_job_runs(app: Windlass) -> None:
     runs: list[int] = []
 
     @app.task
@@ -103,7 +103,7 @@ async def test_a_job_may_run_twice_but_ends_once(app: Windlass, clock: VirtualCl
     assert (await job.arefresh()).row == ended_as
 
 
-# -- what survives
+# -- durability
 
 
 async def test_an_accepted_job_survives_the_process_that_enqueued_it(
@@ -134,7 +134,7 @@ async def test_an_accepted_job_survives_the_process_that_enqueued_it(
     await app.aclose()
 
 
-async def test_a_store_in_memory_ends_with_its_app() -> None:
+async def test_a_memory_store_ends_with_its_app() -> None:
     first, second = Windlass("memory:"), Windlass("memory:")
 
     @first.task
@@ -148,7 +148,7 @@ async def test_a_store_in_memory_ends_with_its_app() -> None:
 
 
 async def test_the_job_of_a_killed_worker_is_run_by_another_after_its_lease(file: str) -> None:
-    """The other worker's clock moves only in the test: a slow machine ends no lease."""
+    """The clock of the second worker moves only in the test, so a slow machine expires no lease."""
     work_and_hang = """
         import asyncio, sys, time
         from windlass import Windlass
@@ -156,7 +156,7 @@ async def test_the_job_of_a_killed_worker_is_run_by_another_after_its_lease(file
         @app.task(name="task", lease=0.5)
         async def task() -> str:
             print("begun", flush=True)
-            time.sleep(3600)  # the event loop stands still; the lease is kept all the same
+            time.sleep(3600)  # blocks the event loop; the lease is extended nevertheless
         asyncio.run(app.worker().run())
     """
     clock = VirtualClock(SystemClock().now())
@@ -170,7 +170,7 @@ async def test_the_job_of_a_killed_worker_is_run_by_another_after_its_lease(file
     async def lease_until() -> int:
         return (await job.arefresh()).row.lease_until or 0
 
-    async def is_left_alone_until_the_last_moment() -> bool:
+    async def is_not_rescued_before_lease_expiry() -> bool:
         clock.jump(await lease_until() - 10)
         await pass_time(app, clock, 0)  # by some microseconds
         return (await job.arefresh()).row.attempt == 1
@@ -186,16 +186,16 @@ async def test_the_job_of_a_killed_worker_is_run_by_another_after_its_lease(file
                 return await lease_until() >= twice_longer
 
             await eventually(kept)
-            assert await is_left_alone_until_the_last_moment()
+            assert await is_not_rescued_before_lease_expiry()
             kill(child)
-            assert await is_left_alone_until_the_last_moment()
+            assert await is_not_rescued_before_lease_expiry()
             clock.jump(await lease_until())
             assert await job.aresult(PATIENCE) == "by attempt 2"
     assert (job.row.crash_count, job.row.retry_count) == (1, 0)
     await app.aclose()
 
 
-async def test_workers_try_again_when_the_store_is_away_and_lose_nothing(app: Windlass) -> None:
+async def test_workers_retry_during_a_store_outage_and_lose_nothing(app: Windlass) -> None:
     failures = {"claim": 3, "record": 1}
 
     def look(verb: str) -> None:
@@ -282,7 +282,7 @@ async def test_a_success_is_never_processed_again(app: Windlass, clock: VirtualC
 # -- states
 
 
-async def test_a_job_is_in_one_state_at_a_time_and_moves_only_as_allowed(
+async def test_a_job_has_one_state_and_makes_only_valid_transitions(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(backoff=fixed(1), max_retries=1)
@@ -307,14 +307,14 @@ async def test_a_job_is_in_one_state_at_a_time_and_moves_only_as_allowed(
     ]
     jobs = [await task.aenqueue(ends) for ends in lives]
     jobs.append(await task.options(delay=2).aenqueue(["ok"]))
-    jobs.append(await task.options(queue="nobody's", expires_in=1).aenqueue(["ok"]))
+    jobs.append(await task.options(queue="unconsumed", expires_in=1).aenqueue(["ok"]))
     async with working(app):
         for _ in range(3):
             await pass_time(app, clock, 2)
         for job in jobs:
             await job.await_end(PATIENCE)
     for job in jobs:
-        states = await story(job)
+        states = await states_of(job)
         assert states[0] == "created"
         assert set(pairwise(states)) <= MOVES, states
         assert states[-1] == job.row.state
@@ -345,7 +345,7 @@ async def test_an_id_is_enqueued_once(app: Windlass) -> None:
     assert runs.count(first.id) == 1
 
 
-async def test_a_claim_makes_a_job_in_flight_with_a_lease_of_its_own(app: Windlass) -> None:
+async def test_a_claimed_job_is_running_with_its_own_lease(app: Windlass) -> None:
     @app.task
     async def task() -> None:
         await asyncio.sleep(FOREVER)
@@ -362,7 +362,7 @@ async def test_a_claim_makes_a_job_in_flight_with_a_lease_of_its_own(app: Windla
     assert rows[0].lease.token != rows[1].lease.token
 
 
-async def test_an_acknowledged_job_is_complete_and_holds_no_lease(app: Windlass) -> None:
+async def test_a_settled_job_is_complete_and_holds_no_lease(app: Windlass) -> None:
     @app.task
     async def task() -> int:
         return 7
@@ -395,7 +395,7 @@ async def test_a_failed_job_is_claimable_again_only_when_due(
         assert await job.aresult(PATIENCE) == 2
 
 
-async def test_a_job_is_tried_four_times_by_default_and_then_failed_for_good(
+async def test_a_job_has_four_attempts_by_default_and_then_fails(
     app: Windlass, clock: VirtualClock
 ) -> None:
     runs: list[int] = []
@@ -418,7 +418,7 @@ async def test_a_job_is_tried_four_times_by_default_and_then_failed_for_good(
 async def delays(
     app: Windlass, clock: VirtualClock, jobs: Iterable[Job[None]]
 ) -> list[list[float]]:
-    """What each job waited before each retry, when all of them fail each time."""
+    """Return the delays before each retry of jobs that always fail."""
     jobs = list(jobs)
     async with working(app, slots=len(jobs)):
         for attempt in range(1, jobs[0].row.policy.max_retries + 1):
@@ -430,7 +430,7 @@ async def delays(
     return [[event.data["delay"] for event in await retries(job)] for job in jobs]
 
 
-async def test_delays_double_from_half_a_second_up_to_thirty(
+async def test_retry_delays_double_from_half_a_second_to_thirty(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(max_retries=8, backoff=exponential(jitter="none"))
@@ -441,9 +441,7 @@ async def test_delays_double_from_half_a_second_up_to_thirty(
     assert waited == [0.5, 1, 2, 4, 8, 16, 30, 30]
 
 
-async def test_delays_are_spread_over_their_whole_range_by_default(
-    app: Windlass, clock: VirtualClock
-) -> None:
+async def test_retry_delays_have_full_jitter_by_default(app: Windlass, clock: VirtualClock) -> None:
     @app.task
     async def task() -> None:
         raise OSError
@@ -451,14 +449,14 @@ async def test_delays_are_spread_over_their_whole_range_by_default(
     jobs = await app.aenqueue_many([task.new_job() for _ in range(80)])
     for retry, waited in enumerate(zip(*await delays(app, clock, jobs), strict=True)):
         bound = 0.5 * 2**retry
-        assert 0 <= min(waited) < bound / 4  # by chance wrong once in 10^9
+        assert 0 <= min(waited) < bound / 4  # fails by chance once in 10^9 runs
         assert bound * 3 / 4 < max(waited) <= bound
 
 
 # -- leases
 
 
-async def test_a_lease_that_runs_out_makes_the_job_claimable_and_not_a_moment_before(
+async def test_a_job_is_claimable_exactly_when_its_lease_expires(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(lease=5)
@@ -479,7 +477,7 @@ async def test_a_lease_that_runs_out_makes_the_job_claimable_and_not_a_moment_be
     assert lost.data["outcome"] == "crash"
 
 
-async def test_every_claim_has_a_new_token_and_the_next_version(
+async def test_every_claim_has_a_new_token_and_the_next_fence(
     app: Windlass, clock: VirtualClock
 ) -> None:
     leases: list[tuple[int, UUID]] = []
@@ -497,17 +495,17 @@ async def test_every_claim_has_a_new_token_and_the_next_version(
 
 
 @pytest.mark.parametrize("late", ["ack", "nack", "report"])
-async def test_a_stale_worker_changes_nothing_while_the_next_one_works(
+async def test_a_stale_worker_changes_nothing_while_another_runs_the_job(
     app: Windlass, clock: VirtualClock, late: str
 ) -> None:
     go, message, finish = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def from_beyond(ctx: Context) -> str:
+    async def stale_task(ctx: Context) -> str:
         try:
             await go.wait()
             ctx.progress(99, "from beyond")
             if late == "report":
-                await asyncio.sleep(1)  # it is stopped when its records are refused
+                await asyncio.sleep(1)  # stopped when its records are refused
             if late == "nack":
                 raise InvalidInput("from beyond")
             return "from beyond"
@@ -517,10 +515,10 @@ async def test_a_stale_worker_changes_nothing_while_the_next_one_works(
     @app.task
     async def task(ctx: Context) -> str:
         if ctx.attempt == 1:
-            return await from_beyond(ctx)
+            return await stale_task(ctx)
         ctx.progress(10)
         await finish.wait()
-        return "from the living"
+        return "from the second worker"
 
     job = await task.aenqueue()
     async with working(app, slots=1, sweep_interval=FOREVER) as stale:
@@ -535,7 +533,7 @@ async def test_a_stale_worker_changes_nothing_while_the_next_one_works(
             now = (await job.arefresh()).row
             assert (now.state, now.fence, now.lease) == (State.RUNNING, 2, row.lease)
             finish.set()
-            assert await job.aresult(PATIENCE) == "from the living"
+            assert await job.aresult(PATIENCE) == "from the second worker"
     reported = [
         event.data["progressPct"] for event in await events_of(job, EventType.STEP_PROGRESS)
     ]
@@ -568,7 +566,7 @@ async def test_a_lease_is_thirty_seconds_unless_the_task_or_worker_sets_it(
     assert await length(await long.aenqueue(), lease=5) == 5
 
 
-async def test_a_heartbeat_lengthens_the_lease_by_its_whole_length_and_stops_with_the_job(
+async def test_a_heartbeat_extends_the_lease_fully_and_stops_with_the_job(
     app: Windlass, clock: VirtualClock
 ) -> None:
     beats: list[int] = []
@@ -595,7 +593,7 @@ async def test_a_heartbeat_lengthens_the_lease_by_its_whole_length_and_stops_wit
         go.set()
         await job.await_end(PATIENCE)
         count = len(beats)
-        await asyncio.sleep(0.3)  # three more would fit in
+        await asyncio.sleep(0.3)  # time for three more
         assert len(beats) <= count + 1
 
 
@@ -605,7 +603,7 @@ async def test_a_job_runs_longer_than_its_lease_and_no_longer_than_its_timeout(
     beats: list[int] = []
 
     def look(verb: str) -> None:
-        """Most of a lease passes before each extension."""
+        """Let most of a lease pass before each extension."""
         if verb == "extend":
             beats.append(clock.advance(0.2))
 

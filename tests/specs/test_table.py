@@ -1,4 +1,4 @@
-"""The page of the specifications and these tests name each other completely."""
+"""The specification page and these tests refer to each other completely."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ PARTS = {
 
 
 def defined(file: Path) -> set[str]:
-    """The tests in a file."""
+    """Return the names of the tests in a file."""
     kinds = ast.FunctionDef | ast.AsyncFunctionDef
     found = [node.name for node in ast.parse(file.read_text()).body if isinstance(node, kinds)]
     return {name for name in found if name.startswith("test_")}
 
 
 def sections() -> dict[str, str]:
-    """The five parts of the page that name files of tests, by their titles."""
+    """Return the five sections of the page that name test files, by title."""
     parts = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)[1:]
     titled = {part.partition("\n")[0]: part for part in parts}
     return {title: part for title, part in titled.items() if "\nTests: " in part}
@@ -42,7 +42,7 @@ def files(section: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("title", sections())
-def test_a_specification_names_all_of_its_tests_and_no_other(title: str) -> None:
+def test_a_specification_names_exactly_its_tests(title: str) -> None:
     section = sections()[title]
     named = set(re.findall(r"`(test_\w+)`", section))
     assert named == {name for file in files(section) for name in defined(file)}

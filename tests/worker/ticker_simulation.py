@@ -21,7 +21,7 @@ from windlass.core.job.row import DEFAULT_QUEUE
 from windlass.core.records import Entry
 from windlass.core.schedule import MARK, NAME_HEADER, TICK_HEADER, Schedule, iso, start_schedule
 from windlass.cron import ticks_of
-from windlass.schedule_records import ScheduleRecords, make_schedule
+from windlass.records.schedule_records import ScheduleRecords, make_schedule
 from windlass.store import DAY, Store
 from windlass.testing import FaultyStore, VirtualClock, claim_all, make_job
 from windlass.testing.factories import settle_one

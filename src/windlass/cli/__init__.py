@@ -1,13 +1,14 @@
-"""The command line; one file per command."""
+"""The command line: one module or folder per command, in `commands`."""
 
 from __future__ import annotations
 
+from shutil import get_terminal_size
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from windlass.cli import jobs, terminal
+from windlass.cli import terminal
 from windlass.cli.commands import (
     bench,
     check,
@@ -15,6 +16,7 @@ from windlass.cli.commands import (
     dev,
     enqueue,
     flows,
+    jobs,
     keys,
     limits,
     migrate,
@@ -51,10 +53,14 @@ class _Commands(TyperGroup):
             raise typer.Exit(130) from None
 
 
+# Below this width, the help tables of rich cut the names of options.
+NARROW_HELP_WIDTH = 60
+
 cli = typer.Typer(
     name="windlass",
     help=HELP,
     cls=_Commands,
+    rich_markup_mode="rich" if get_terminal_size().columns >= NARROW_HELP_WIDTH else None,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

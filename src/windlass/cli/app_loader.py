@@ -1,4 +1,4 @@
-"""Loading an app from `module:app`, with a clear error if it fails."""
+"""Loads an app from `module:app`, with a clear error if it fails."""
 
 from __future__ import annotations
 
@@ -10,8 +10,20 @@ from types import ModuleType
 
 from windlass.app import Windlass
 from windlass.core.errors import ConfigurationError
+from windlass.settings import load_settings
 
 DEFAULT_NAME = "app"
+
+
+def require_app(path: str | None) -> Windlass:
+    """Load the app of the option or of the settings."""
+    setting = load_settings({"app": path})["app"]
+    if setting.value is None:
+        raise ConfigurationError(
+            "no app given: add -A module:app, set WINDLASS_APP, "
+            'or write app = "module:app" in windlass.toml'
+        )
+    return load_app(setting.value)
 
 
 def load_app(path: str) -> Windlass:

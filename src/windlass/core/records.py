@@ -1,4 +1,4 @@
-"""Records: small versioned entries beside the jobs (schedules, limits, pauses, API keys …)."""
+"""Records: small versioned entries that are not jobs (schedules, limits, pauses, API keys …)."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from windlass.config import store_key
 from windlass.core.clock import Clock
 from windlass.core.errors import InvalidArgumentError
+from windlass.settings import store_key
 from windlass.store import Store
 from windlass.stores.drivers import require_asyncpg, require_httpx
 from windlass.stores.urls import HTTP, file_path, parse

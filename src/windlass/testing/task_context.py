@@ -20,9 +20,9 @@ from windlass.core.event import LIFECYCLE, Event, EventType
 from windlass.core.ids import uuid7
 from windlass.core.job.row import JobRow, NewJob
 from windlass.job import Job
+from windlass.loop_thread import LoopThread
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
-from windlass.sync import LoopThread
 from windlass.task import Task
 from windlass.task_spec import TaskSpec
 from windlass.testing.clock import VirtualClock

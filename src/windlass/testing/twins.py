@@ -16,7 +16,7 @@ from windlass.core.errors import ConfigurationError
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import FINAL, State
 from windlass.job import Job, job_failed_error
-from windlass.schedule_records import ScheduleRecords
+from windlass.records.schedule_records import ScheduleRecords
 from windlass.stores.memory import MemoryStore
 from windlass.task import Task
 from windlass.testing.clock import VirtualClock

@@ -1,4 +1,4 @@
-"""Settings of a worker."""
+"""Configuration of one worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def worker_name() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """Settings of one worker; times are in seconds.
+    """Configuration of one worker; times are in seconds.
 
     `queues` maps each queue to its number of slots. `burst` ends the worker when its queues are
     empty. `lease` overrides the leases of the tasks. Every `cancel_poll_interval` seconds, running

@@ -14,34 +14,34 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.cli.commands.test_worker import PATIENCE, wait_for
+from tests.cli.commands.test_worker import TIMEOUT, wait_for
 
 from windlass import WorkerConfig
 from windlass.cli.demo_app import demo_app, enqueue_demo
-from windlass.cli.reload import snapshot
+from windlass.cli.worker_process.reload import snapshot
 from windlass.core.query.job_query import Query
 
 
 class Dev:
-    """The command as a process, and its output on both streams."""
+    """A `windlass dev` process, and its output on both streams."""
 
-    def __init__(self, place: Path, *words: str) -> None:
+    def __init__(self, project_dir: Path, *words: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "windlass", "dev", *words],
-            cwd=place,
+            cwd=project_dir,
             env=os.environ.copy(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
         self.output: list[str] = []
-        # A test that waits for a line which never comes would wait for good.
+        # Without this, a test that waits for a missing line would never end.
         self._watch = Thread(target=self._bound, daemon=True)
         self._watch.start()
 
     def _bound(self) -> None:
         try:
-            self.process.wait(2 * PATIENCE)
+            self.process.wait(2 * TIMEOUT)
         except subprocess.TimeoutExpired:
             self.process.kill()
 
@@ -54,16 +54,16 @@ class Dev:
         raise AssertionError(f"{words!r} did not appear: {''.join(self.output)}")
 
     def end(self) -> str:
-        rest, _ = self.process.communicate(timeout=PATIENCE)
+        rest, _ = self.process.communicate(timeout=TIMEOUT)
         return "".join(self.output) + rest
 
 
 @pytest.fixture
-def dev(place: Path) -> Iterator[Callable[..., Dev]]:
+def dev(project_dir: Path) -> Iterator[Callable[..., Dev]]:
     started: list[Dev] = []
 
     def start(*words: str) -> Dev:
-        started.append(Dev(place, *words))
+        started.append(Dev(project_dir, *words))
         return started[-1]
 
     yield start
@@ -72,7 +72,7 @@ def dev(place: Path) -> Iterator[Callable[..., Dev]]:
         one.process.communicate()
 
 
-def test_without_an_app_a_demo_job_is_seen_running(dev: Any, place: Path) -> None:
+def test_without_an_app_a_demo_job_runs(dev: Any, project_dir: Path) -> None:
     one = dev()
     one.until("Demo: one job")
     one.until("running demo.film")
@@ -82,18 +82,18 @@ def test_without_an_app_a_demo_job_is_seen_running(dev: Any, place: Path) -> Non
     output = one.end()
     assert one.process.returncode == 0, output
     assert "Traceback" not in output
-    assert (place / "windlass-demo.db").exists()
-    assert not (place / "windlass.db").exists()
+    assert (project_dir / "windlass-demo.db").exists()
+    assert not (project_dir / "windlass.db").exists()
 
 
 @pytest.mark.slow
-def test_its_jobs_are_there_over_http_and_two_of_them_get_along(dev: Any) -> None:
+def test_two_dev_servers_run_side_by_side_and_serve_their_jobs_over_http(dev: Any) -> None:
     first, second = dev(), dev()
-    places = [one.until("HTTP API at ").split()[-1] for one in (first, second)]
+    urls = [one.until("HTTP API at ").split()[-1] for one in (first, second)]
 
-    answers = [httpx.get(place, verify=False, timeout=PATIENCE) for place in places]
+    answers = [httpx.get(url, verify=False, timeout=TIMEOUT) for url in urls]
 
-    assert len(set(places)) == 2
+    assert len(set(urls)) == 2
     assert [answer.json()["jobs"][0]["task"] for answer in answers] == ["demo.film"] * 2
 
 
@@ -122,10 +122,10 @@ async def test_the_demo_job_runs_to_its_end_and_is_enqueued_once(
 
 
 @pytest.mark.slow
-def test_jobs_of_every_queue_of_the_app_are_seen_to_their_end(
-    dev: Any, ask: Any, place: Path
+def test_jobs_of_every_queue_of_the_app_are_shown_until_they_end(
+    dev: Any, run_cli: Any, project_dir: Path
 ) -> None:
-    (place / "mine.py").write_text(
+    (project_dir / "mine.py").write_text(
         "from windlass import Windlass\n"
         "app = Windlass()\n"
         "@app.task(queue='media', max_retries=0)\n"
@@ -133,7 +133,7 @@ def test_jobs_of_every_queue_of_the_app_are_seen_to_their_end(
     )
     one = dev("mine:app")
     assert "queues  default=10, media=10" in one.until("queues")
-    job = ask("enqueue", "cut", "-A", "mine:app").out.split()[0]
+    job = run_cli("enqueue", "cut", "-A", "mine:app").out.split()[0]
     line = one.until("failed")
     assert f"failed mine.cut {job} after" in line
     assert "ValueError: no [film]" in line
@@ -143,14 +143,14 @@ def test_jobs_of_every_queue_of_the_app_are_seen_to_their_end(
 
 @pytest.mark.parametrize("columns", [40, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_terminal_shows_a_bar_that_fits(
-    open_terminal: Any, put: Any, place: Path, columns: int
+    open_terminal: Any, enqueue_job: Any, project_dir: Path, columns: int
 ) -> None:
-    put("until_file", started="started", go="go", run=False)
+    enqueue_job("until_file", started="started", go="go", run=False)
     terminal = open_terminal(columns, "dev", "tasks:app")
-    wait_for(place / "started")
+    wait_for(project_dir / "started")
     terminal.read_until("running tasks.until_file")
     terminal.read_until("━")
-    (place / "go").touch()
+    (project_dir / "go").touch()
     terminal.read_until("succeeded tasks.until_file")
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.end() == 0
@@ -159,19 +159,19 @@ def test_a_terminal_shows_a_bar_that_fits(
 
 @pytest.mark.slow
 def test_a_code_change_requeues_running_jobs_and_runs_them_again(
-    dev: Any, put: Any, ask: Any, place: Path
+    dev: Any, enqueue_job: Any, run_cli: Any, project_dir: Path
 ) -> None:
-    job = put("until_file", started="started", go="go", run=False)
-    code = (place / "tasks.py").read_text()
+    job = enqueue_job("until_file", started="started", go="go", run=False)
+    code = (project_dir / "tasks.py").read_text()
     one = dev("tasks:app", "--reload")
     one.until("running tasks.until_file")
-    (place / "tasks.py").write_text(code + "\nbroken = (\n")
+    (project_dir / "tasks.py").write_text(code + "\nbroken = (\n")
     one.until("importing 'tasks' failed: SyntaxError")
     one.until("Waiting for a code change")
-    facts = ask("jobs", "show", job, "--json").json
+    facts = run_cli("jobs", "show", job, "--json").json
     assert (facts["state"], facts["retryCount"], facts["crashCount"]) == ("queued", 0, 0)
-    (place / "tasks.py").write_text(code)
-    (place / "go").touch()
+    (project_dir / "tasks.py").write_text(code)
+    (project_dir / "go").touch()
     one.until("tasks.py changed; reloading")
     one.until("succeeded tasks.until_file")
     one.process.send_signal(signal.SIGTERM)
@@ -179,17 +179,19 @@ def test_a_code_change_requeues_running_jobs_and_runs_them_again(
     assert one.process.returncode == 0
 
 
-@pytest.mark.slow  # tests/worker/test_supervisor.py shows the same of a supervisor
-def test_no_worker_outlives_a_reloader_that_is_killed(dev: Any, put: Any, place: Path) -> None:
-    put("until_file", started="started", go="go", run=False)
+@pytest.mark.slow  # tests/worker/test_supervisor.py tests the same for a supervisor
+def test_no_worker_outlives_a_reloader_that_is_killed(
+    dev: Any, enqueue_job: Any, project_dir: Path
+) -> None:
+    enqueue_job("until_file", started="started", go="go", run=False)
     one = dev("tasks:app", "--reload")
     one.until("running tasks.until_file")
     one.process.kill()
-    (place / "go").touch()
+    (project_dir / "go").touch()
     assert "Stopped" in one.end()  # reads until all writers have ended
 
 
-def test_what_is_watched_is_the_users_own_code(tmp_path: Path) -> None:
+def test_reload_watches_only_the_code_of_the_user(tmp_path: Path) -> None:
     for name in ("a.py", "pack/b.py", ".git/c.py", "pack/__pycache__/d.py", "e.txt",
                  "env/pyvenv.cfg", "env/lib/f.py"):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

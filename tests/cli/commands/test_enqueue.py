@@ -1,4 +1,4 @@
-"""`windlass enqueue`: arguments as JSON or text, checked before anything is stored."""
+"""`windlass enqueue`: arguments as JSON or text, validated before the job is stored."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 
 
-def test_a_job_is_put_in_with_its_arguments_and_options(call: Any, ask: Any) -> None:
-    done = call(
+def test_a_job_is_enqueued_with_its_arguments_and_options(run_process: Any, run_cli: Any) -> None:
+    done = run_process(
         "enqueue", "add", "a=1", "b=2", "-A", "tasks:app", "--queue", "slow", "--priority", "7",
         "--tag", "x", "--delay", "1h", "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    facts = ask("jobs", "show", json.loads(done.stdout)["id"], "--json").json
+    facts = run_cli("jobs", "show", json.loads(done.stdout)["id"], "--json").json
     assert facts["payload"] == {"a": 1, "b": 2}
     assert (facts["queue"], facts["priority"], facts["tags"]) == ("slow", 7, ["x"])
     assert facts["state"] == "created"
     assert facts["dueAt"] is not None
 
 
-def test_what_is_no_json_is_text_and_the_app_may_be_a_setting(ask: Any) -> None:
-    done = ask("enqueue", "tasks.greet", "name=Ann Lee", "--json", WINDLASS_APP="tasks:app")
+def test_a_value_that_is_not_json_is_text_and_the_app_may_be_a_setting(run_cli: Any) -> None:
+    done = run_cli("enqueue", "tasks.greet", "name=Ann Lee", "--json", WINDLASS_APP="tasks:app")
     assert done.code == 0, done.err
-    facts = ask("jobs", "show", done.json["id"], "--json").json
+    facts = run_cli("jobs", "show", done.json["id"], "--json").json
     assert facts["payload"] == {"name": "Ann Lee"}
 
 
@@ -42,22 +42,22 @@ def test_what_is_no_json_is_text_and_the_app_may_be_a_setting(ask: Any) -> None:
         (["add", "a=1", "--delay", "soon"], "delay is 'soon'"),
     ],
 )
-def test_a_wrong_argument_is_named_and_nothing_is_stored(
-    ask: Any, place: Path, words: list[str], message: str
+def test_an_invalid_argument_is_named_and_nothing_is_stored(
+    run_cli: Any, project_dir: Path, words: list[str], message: str
 ) -> None:
-    done = ask("enqueue", *words, "-A", "tasks:app")
+    done = run_cli("enqueue", *words, "-A", "tasks:app")
     assert done.code == 2
     assert message in done.err
-    assert not (place / "windlass.db").exists()
+    assert not (project_dir / "windlass.db").exists()
 
 
-def test_the_same_request_again_is_the_same_job(ask: Any) -> None:
+def test_a_repeated_request_id_returns_the_same_job(run_cli: Any) -> None:
     first, second = (
-        ask("enqueue", "add", "a=1", "-A", "tasks:app", "--request-id", "r", "--json")
+        run_cli("enqueue", "add", "a=1", "-A", "tasks:app", "--request-id", "r", "--json")
         for _ in range(2)
     )
     assert first.json["id"] == second.json["id"]
     assert second.json["duplicate"] is True
-    other = ask("enqueue", "add", "a=2", "-A", "tasks:app", "--request-id", "r")
+    other = run_cli("enqueue", "add", "a=2", "-A", "tasks:app", "--request-id", "r")
     assert other.code == 1
     assert "with different arguments" in other.err

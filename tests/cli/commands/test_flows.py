@@ -1,4 +1,4 @@
-"""`windlass flows` and `windlass jobs signal`: work that depends on work, from the command line."""
+"""`windlass flows` and `windlass jobs signal`: workflows and signals from the command line."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import TASKS, Asked
+from tests.cli.conftest import TASKS, CliResult
 
 from windlass import Windlass, WorkerConfig
 from windlass.core.ids import uuid7
 
-Ask = Callable[..., Asked]
+RunCli = Callable[..., CliResult]
 WAITING = """
 @app.task
 async def approval(ctx: Context) -> dict:
@@ -21,7 +21,7 @@ async def approval(ctx: Context) -> dict:
 
 
 class Studio:
-    """The app of the directory, with a graph: two films, and a third that follows both."""
+    """The app of the directory, with a flow: two films, and a third that depends on both."""
 
     def __init__(self) -> None:
         self._space: dict[str, Any] = {"__name__": "tasks"}
@@ -29,7 +29,7 @@ class Studio:
         self.app: Windlass = self._space["app"]
 
     def flow(self, *, broken: bool = False) -> tuple[str, list[str]]:
-        """Its id, and the ids of its jobs."""
+        """Return the id of the flow, and the ids of its jobs."""
         flow = self.app.flow()
         film, fails, add = (self._space[name] for name in ("film", "stepped", "add"))
         first = flow.add(film, "boat")
@@ -48,15 +48,15 @@ class Studio:
 
 
 @pytest.fixture
-def studio(place: Path) -> Any:
+def studio(project_dir: Path) -> Any:
     made = Studio()
     yield made
     made.app.close()
 
 
-def test_a_flow_is_shown_with_its_jobs_and_dependencies(ask: Ask, studio: Studio) -> None:
+def test_a_flow_is_shown_with_its_jobs_and_dependencies(run_cli: RunCli, studio: Studio) -> None:
     flow, (first, second, last) = studio.flow()
-    shown = ask("flows", "show", flow)
+    shown = run_cli("flows", "show", flow)
     assert shown.code == 0
     assert "3 jobs: 1 created, 2 queued" in shown.out
     [line] = [line for line in shown.out.splitlines() if line.startswith(last[-8:])]
@@ -65,25 +65,25 @@ def test_a_flow_is_shown_with_its_jobs_and_dependencies(ask: Ask, studio: Studio
     assert "0%" in shown.out
 
     studio.work()
-    shown = ask("flows", "show", flow)
+    shown = run_cli("flows", "show", flow)
     assert "3 jobs: 3 succeeded" in shown.out
     assert "100%" in shown.out
 
 
-def test_a_flow_is_found_by_any_of_its_jobs(ask: Ask, studio: Studio) -> None:
+def test_a_flow_is_found_by_any_of_its_jobs(run_cli: RunCli, studio: Studio) -> None:
     flow, jobs = studio.flow()
     for job in jobs:
-        assert ask("flows", "show", job[-8:], "--json").json["id"] == flow
+        assert run_cli("flows", "show", job[-8:], "--json").json["id"] == flow
     alone = studio.approval()
-    assert "is not part of a flow" in ask("flows", "show", alone).err
-    unknown = ask("flows", "show", str(uuid7()))
+    assert "is not part of a flow" in run_cli("flows", "show", alone).err
+    unknown = run_cli("flows", "show", str(uuid7()))
     assert (unknown.code, "no flow or job" in unknown.err) == (1, True)
 
 
-def test_a_flow_for_scripts(ask: Ask, studio: Studio) -> None:
+def test_a_flow_is_printed_as_json(run_cli: RunCli, studio: Studio) -> None:
     flow, (first, second, last) = studio.flow(broken=True)
     studio.work()
-    facts = ask("flows", "show", flow, "--json").json
+    facts = run_cli("flows", "show", flow, "--json").json
     assert (facts["id"], facts["state"]) == (flow, "failed")
     assert facts["counts"]["succeeded"] == facts["counts"]["failed"] == 1
     assert facts["endedAt"] is not None
@@ -91,67 +91,67 @@ def test_a_flow_for_scripts(ask: Ask, studio: Studio) -> None:
     assert [job["dependsOn"] for job in facts["jobs"]] == [[], [], [first, second]]
 
 
-def test_watching_a_flow_reports_its_end(ask: Ask, studio: Studio) -> None:
+def test_watching_a_flow_reports_its_end(run_cli: RunCli, studio: Studio) -> None:
     well, _ = studio.flow()
     ill, _ = studio.flow(broken=True)
     studio.work()
-    assert ask("flows", "show", well, "--watch").code == 0
-    assert ask("flows", "show", ill, "--watch").code == 1
+    assert run_cli("flows", "show", well, "--watch").code == 0
+    assert run_cli("flows", "show", ill, "--watch").code == 1
 
 
-def test_a_flow_is_canceled_as_a_whole(ask: Ask, studio: Studio) -> None:
+def test_a_flow_is_canceled_as_a_whole(run_cli: RunCli, studio: Studio) -> None:
     flow, jobs = studio.flow()
-    assert "canceled 3 jobs" in ask("flows", "cancel", flow, "--reason", "rain").out
-    assert ask("flows", "show", flow, "--json").json["counts"]["canceled"] == 3
-    assert ask("jobs", "show", jobs[0], "--json").json["cancelReason"] == "rain"
-    assert ask("flows", "cancel", flow, "--json").json == {"id": flow, "canceled": 0}
+    assert "canceled 3 jobs" in run_cli("flows", "cancel", flow, "--reason", "rain").out
+    assert run_cli("flows", "show", flow, "--json").json["counts"]["canceled"] == 3
+    assert run_cli("jobs", "show", jobs[0], "--json").json["cancelReason"] == "rain"
+    assert run_cli("flows", "cancel", flow, "--json").json == {"id": flow, "canceled": 0}
 
 
-def test_what_is_left_of_a_flow_is_retried_or_resumed(
-    ask: Ask, studio: Studio, place: Path
+def test_the_failed_jobs_of_a_flow_are_retried_or_resumed(
+    run_cli: RunCli, studio: Studio, project_dir: Path
 ) -> None:
     flow, _ = studio.flow(broken=True)
-    early = ask("flows", "retry", flow)
+    early = run_cli("flows", "retry", flow)
     assert (early.code, "unfinished jobs" in early.err) == (1, True)
     studio.work()
-    (place / "fixed").touch()
-    assert "resumed as 2 new jobs" in ask("flows", "resume", flow).out
+    (project_dir / "fixed").touch()
+    assert "resumed as 2 new jobs" in run_cli("flows", "resume", flow).out
     studio.work()
-    facts = ask("flows", "show", flow, "--json").json
+    facts = run_cli("flows", "show", flow, "--json").json
     assert (facts["state"], len(facts["jobs"])) == ("succeeded", 3)
-    assert (place / "pieces").read_text() == "x"  # its first step was not done again
-    over = ask("flows", "retry", flow)
+    assert (project_dir / "pieces").read_text() == "x"  # its first step did not run again
+    over = run_cli("flows", "retry", flow)
     assert (over.code, "no job to re-run" in over.err) == (1, True)
 
 
-def test_a_job_is_shown_with_those_that_it_waits_for(ask: Ask, studio: Studio) -> None:
+def test_a_job_is_shown_with_its_dependencies(run_cli: RunCli, studio: Studio) -> None:
     flow, (first, second, last) = studio.flow()
-    shown = ask("jobs", "show", last).out
+    shown = run_cli("jobs", "show", last).out
     assert f"waiting for 2    {first}, {second}" in shown
     assert f"flow             {flow}" in shown
-    assert f"awaited by       {last}" in ask("jobs", "show", first).out
-    facts = ask("jobs", "show", last, "--json").json
+    assert f"awaited by       {last}" in run_cli("jobs", "show", first).out
+    facts = run_cli("jobs", "show", last, "--json").json
     assert (facts["waitingFor"], facts["dependsOn"]) == (2, [first, second])
     studio.work()
-    assert f"depends on       {first}, {second}" in ask("jobs", "show", last).out
+    assert f"depends on       {first}, {second}" in run_cli("jobs", "show", last).out
 
 
-def test_a_signal_is_sent_to_a_waiting_job(ask: Ask, studio: Studio) -> None:
+def test_a_signal_is_sent_to_a_waiting_job(run_cli: RunCli, studio: Studio) -> None:
     job = studio.approval()
-    shown = ask("jobs", "signal", job[-8:], "approved", '{"by": "ada"}')
+    shown = run_cli("jobs", "signal", job[-8:], "approved", '{"by": "ada"}')
     assert (shown.code, shown.out.strip()) == (0, f"{job} signal sent, now queued")
     studio.work()
-    assert ask("jobs", "show", job, "--json").json["result"] == {"by": "ada"}
-    late = ask("jobs", "signal", job, "again")
+    assert run_cli("jobs", "show", job, "--json").json["result"] == {"by": "ada"}
+    late = run_cli("jobs", "signal", job, "again")
     assert (late.code, "cannot be signaled" in late.err) == (1, True)
 
 
-def test_a_value_that_is_no_json_is_refused(ask: Ask, studio: Studio) -> None:
+def test_a_signal_value_that_is_not_json_is_refused(run_cli: RunCli, studio: Studio) -> None:
     job = studio.approval()
-    wrong = ask("jobs", "signal", job, "approved", "yes")
+    wrong = run_cli("jobs", "signal", job, "approved", "yes")
     assert wrong.code == 2
     assert "quote text twice" in wrong.err
-    assert ask("jobs", "signal", job, "approved", "true", "--json").json == {
+    assert run_cli("jobs", "signal", job, "approved", "true", "--json").json == {
         "id": job,
         "signal": "approved",
         "state": "queued",

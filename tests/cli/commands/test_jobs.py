@@ -1,4 +1,4 @@
-"""`windlass jobs`: looking at jobs, following them, acting on them."""
+"""`windlass jobs`: list, follow and control jobs."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from windlass.stores import open_store
 from windlass.worker.loops.presence import Presence
 
 
-def test_jobs_are_listed_newest_first(ask: Any, put: Any) -> None:
-    first = put("add", a=1)
-    second = put("broken", why="rust")
-    lines = ask("jobs", "list").out.splitlines()
+def test_jobs_are_listed_newest_first(run_cli: Any, enqueue_job: Any) -> None:
+    first = enqueue_job("add", a=1)
+    second = enqueue_job("broken", why="rust")
+    lines = run_cli("jobs", "list").out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == [second, first]
     assert "failed" in lines[1]
     assert "ValueError" in lines[1]
     assert "succeeded" in lines[2]
 
 
-def test_a_list_is_narrowed_by_state_queue_task_tag_and_error(ask: Any, put: Any) -> None:
-    good = put("add", a=1, options={"tags": ("blue", "big")})
-    bad = put("broken", why="rust")
-    held = put("greet", name="x", run=False, options={"hold": True, "queue": "slow"})
+def test_a_list_is_filtered_by_state_queue_task_tag_and_error(
+    run_cli: Any, enqueue_job: Any
+) -> None:
+    good = enqueue_job("add", a=1, options={"tags": ("blue", "big")})
+    bad = enqueue_job("broken", why="rust")
+    held = enqueue_job("greet", name="x", run=False, options={"hold": True, "queue": "slow"})
 
     def ids(*filters: str) -> list[str]:
-        return [job["id"] for job in ask("jobs", "list", "--json", *filters).json["jobs"]]
+        return [job["id"] for job in run_cli("jobs", "list", "--json", *filters).json["jobs"]]
 
     assert ids("--state", "failed") == [bad]
     assert ids("--state", "failed", "--state", "succeeded") == [bad, good]
@@ -44,63 +46,65 @@ def test_a_list_is_narrowed_by_state_queue_task_tag_and_error(ask: Any, put: Any
     assert ids("--error", "KeyError") == []
 
 
-def test_a_long_list_is_paged(ask: Any, put: Any) -> None:
-    made = [put("add", a=n, run=False) for n in range(3)]
-    page = ask("jobs", "list", "--json", "--limit", "2").json
-    rest = ask("jobs", "list", "--json", "--limit", "2", "--cursor", page["cursor"]).json
+def test_a_long_list_is_paged(run_cli: Any, enqueue_job: Any) -> None:
+    made = [enqueue_job("add", a=n, run=False) for n in range(3)]
+    page = run_cli("jobs", "list", "--json", "--limit", "2").json
+    rest = run_cli("jobs", "list", "--json", "--limit", "2", "--cursor", page["cursor"]).json
     assert [job["id"] for job in page["jobs"] + rest["jobs"]] == made[::-1]
     assert rest["cursor"] is None
 
 
 @pytest.mark.parametrize("width", ["30", "44", "79", "80", "200"])
-def test_an_id_is_never_cut_however_narrow_the_terminal(
-    ask: Any, put: Any, monkeypatch: pytest.MonkeyPatch, width: str
+def test_ids_are_never_cut_in_a_narrow_terminal(
+    run_cli: Any, enqueue_job: Any, monkeypatch: pytest.MonkeyPatch, width: str
 ) -> None:
-    job = put("add", a=1)
+    job = enqueue_job("add", a=1)
     monkeypatch.setenv("COLUMNS", width)
-    answer = ask("jobs", "list")
+    answer = run_cli("jobs", "list")
     assert job in answer.out
     assert "succeeded" in answer.out
 
 
-def test_a_job_is_shown_whole(ask: Any, put: Any) -> None:
-    job = put("broken", why="rust [here]")
-    answer = ask("jobs", "show", job)
+def test_all_details_of_a_job_are_shown(run_cli: Any, enqueue_job: Any) -> None:
+    job = enqueue_job("broken", why="rust [here]")
+    answer = run_cli("jobs", "show", job)
     for part in (job, "failed", "tasks.broken", '{"why": "rust [here]"}', "ValueError: rust [here]",
                  "fail: ValueError", "retry the job"):  # fmt: skip
         assert part in answer.out, part
-    facts = ask("jobs", "show", job, "--json").json
+    facts = run_cli("jobs", "show", job, "--json").json
     assert facts["payload"] == {"why": "rust [here]"}
     assert facts["lastError"]["message"] == "rust [here]"
     assert [one["outcome"] for one in facts["attempts"]] == ["retry", "fail"]
 
 
-def test_a_job_may_be_named_by_the_end_of_its_id(ask: Any, put: Any) -> None:
-    job = put("add", a=1)
-    assert ask("jobs", "show", job[-8:], "--json").json["id"] == job
-    assert ask("jobs", "show", job[:30], "--json").json["id"] == job
+def test_a_job_is_found_by_the_end_of_its_id(run_cli: Any, enqueue_job: Any) -> None:
+    job = enqueue_job("add", a=1)
+    assert run_cli("jobs", "show", job[-8:], "--json").json["id"] == job
+    assert run_cli("jobs", "show", job[:30], "--json").json["id"] == job
 
 
-def test_a_piece_that_two_jobs_share_is_refused(ask: Any, put: Any) -> None:
-    ids = [put("add", a=n, run=False) for n in range(2)]
-    answer = ask("jobs", "show", ids[0][:5])
+def test_an_ambiguous_part_of_an_id_is_refused(run_cli: Any, enqueue_job: Any) -> None:
+    ids = [enqueue_job("add", a=n, run=False) for n in range(2)]
+    answer = run_cli("jobs", "show", ids[0][:5])
     assert answer.code == 2
     assert "2 recent jobs start or end with" in answer.err
     assert "give more of the id" in answer.err
 
 
-def test_an_invalid_id_and_a_missing_job_are_different_errors(ask: Any, put: Any) -> None:
-    put("add", a=1)
-    assert ask("jobs", "show", "nonsense").code == 2
-    assert ask("jobs", "show", "abc").code == 2
+def test_an_invalid_id_and_a_missing_job_are_different_errors(
+    run_cli: Any, enqueue_job: Any
+) -> None:
+    enqueue_job("add", a=1)
+    assert run_cli("jobs", "show", "nonsense").code == 2
+    assert run_cli("jobs", "show", "abc").code == 2
     missing = str(uuid7())
-    answer = ask("jobs", "show", missing)
+    answer = run_cli("jobs", "show", missing)
     assert answer.code == 1
     assert f"no job {missing}" in answer.err
 
 
-def test_watching_a_job_prints_its_events_and_its_result(ask: Any, put: Any) -> None:
-    answer = ask("jobs", "watch", put("film", title="Sea"))
+def test_watching_a_job_prints_its_events_and_its_result(run_cli: Any, enqueue_job: Any) -> None:
+    answer = run_cli("jobs", "watch", enqueue_job("film", title="Sea"))
     assert answer.code == 0
     words = answer.out.splitlines()
     assert "created" in words[0]
@@ -109,58 +113,60 @@ def test_watching_a_job_prints_its_events_and_its_result(ask: Any, put: Any) -> 
     assert 'result: {"file": "Sea"}' in words[-1]
 
 
-def test_watching_a_job_that_failed_is_exit_code_one(ask: Any, put: Any) -> None:
-    answer = ask("jobs", "watch", put("broken", why="rust"))
+def test_watching_a_job_that_failed_is_exit_code_one(run_cli: Any, enqueue_job: Any) -> None:
+    answer = run_cli("jobs", "watch", enqueue_job("broken", why="rust"))
     assert answer.code == 1
     assert "ValueError: rust" in answer.out.splitlines()[-1]
 
 
-def test_watching_as_json_is_one_event_per_line_without_gaps(ask: Any, put: Any) -> None:
-    answer = ask("jobs", "watch", put("film", title="Sea"), "--json")
+def test_watching_as_json_is_one_event_per_line_without_gaps(
+    run_cli: Any, enqueue_job: Any
+) -> None:
+    answer = run_cli("jobs", "watch", enqueue_job("film", title="Sea"), "--json")
     events = [json.loads(line) for line in answer.out.splitlines()]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert events[-1]["type"] == "job-completed"
     assert events[-1]["data"]["output"] == {"file": "Sea"}
 
 
-def test_the_log_of_a_waiting_job_ends_where_it_is(ask: Any, put: Any) -> None:
-    job = put("add", a=1, run=False)
-    lines = ask("jobs", "logs", job).out.splitlines()
+def test_the_log_of_a_waiting_job_ends_without_following(run_cli: Any, enqueue_job: Any) -> None:
+    job = enqueue_job("add", a=1, run=False)
+    lines = run_cli("jobs", "logs", job).out.splitlines()
     assert [line.split()[1] for line in lines] == ["created", "queued"]
-    assert ask("jobs", "logs", job, "--after", "1").out.count("\n") == 1
-    assert ask("jobs", "logs", job, "--after", "2").out == ""
+    assert run_cli("jobs", "logs", job, "--after", "1").out.count("\n") == 1
+    assert run_cli("jobs", "logs", job, "--after", "2").out == ""
 
 
-def test_a_held_job_is_submitted_once(ask: Any, put: Any) -> None:
-    job = put("add", a=1, run=False, options={"hold": True})
-    assert "held" in ask("jobs", "list").out
-    assert ask("jobs", "submit", job, "--json").json == [{"id": job, "state": "queued"}]
-    other = put("add", a=1)
-    answer = ask("jobs", "submit", other)
+def test_a_held_job_is_submitted_once(run_cli: Any, enqueue_job: Any) -> None:
+    job = enqueue_job("add", a=1, run=False, options={"hold": True})
+    assert "held" in run_cli("jobs", "list").out
+    assert run_cli("jobs", "submit", job, "--json").json == [{"id": job, "state": "queued"}]
+    other = enqueue_job("add", a=1)
+    answer = run_cli("jobs", "submit", other)
     assert answer.code == 1
     assert "is succeeded and cannot be submitted" in answer.err
 
 
-def test_a_waiting_job_is_canceled_with_its_reason(ask: Any, put: Any) -> None:
-    job = put("add", a=1, run=False)
-    assert ask("jobs", "cancel", job, "--reason", "too late").code == 0
-    facts = ask("jobs", "show", job, "--json").json
+def test_a_waiting_job_is_canceled_with_its_reason(run_cli: Any, enqueue_job: Any) -> None:
+    job = enqueue_job("add", a=1, run=False)
+    assert run_cli("jobs", "cancel", job, "--reason", "too late").code == 0
+    facts = run_cli("jobs", "show", job, "--json").json
     assert (facts["state"], facts["cancelReason"]) == ("canceled", "too late")
 
 
-def test_one_job_that_is_refused_does_not_keep_the_others(ask: Any, put: Any) -> None:
-    done, waiting = put("add", a=1), put("add", a=2, run=False)
-    answer = ask("jobs", "cancel", done, waiting, "--json")
+def test_a_refused_job_does_not_stop_the_others(run_cli: Any, enqueue_job: Any) -> None:
+    done, waiting = enqueue_job("add", a=1), enqueue_job("add", a=2, run=False)
+    answer = run_cli("jobs", "cancel", done, waiting, "--json")
     assert answer.code == 1
     assert [one.get("error") for one in answer.json] == ["conflict", None]
-    assert ask("jobs", "show", waiting, "--json").json["state"] == "canceled"
+    assert run_cli("jobs", "show", waiting, "--json").json["state"] == "canceled"
 
 
 @pytest.mark.parametrize("as_json", [True, False])
 def test_results_are_printed_when_the_store_fails_midway(
-    ask: Any, put: Any, monkeypatch: pytest.MonkeyPatch, as_json: bool
+    run_cli: Any, enqueue_job: Any, monkeypatch: pytest.MonkeyPatch, as_json: bool
 ) -> None:
-    jobs = [put("add", a=n, run=False) for n in range(3)]
+    jobs = [enqueue_job("add", a=n, run=False) for n in range(3)]
     calls = []
 
     def look(verb: str) -> None:
@@ -170,9 +176,9 @@ def test_results_are_printed_when_the_store_fails_midway(
                 raise StoreUnavailableError("the disk is gone")
 
     monkeypatch.setattr(
-        "windlass.cli.store_options.open_store", lambda url: SpyStore(open_store(url), look)
+        "windlass.cli.store_connection.open_store", lambda url: SpyStore(open_store(url), look)
     )
-    answer = ask("jobs", "cancel", *jobs, *(["--json"] if as_json else []))
+    answer = run_cli("jobs", "cancel", *jobs, *(["--json"] if as_json else []))
     assert answer.code == 3
     assert "the disk is gone" in answer.err
     assert f"not tried: {jobs[2]}" in answer.err
@@ -183,18 +189,22 @@ def test_results_are_printed_when_the_store_fails_midway(
         assert answer.out == f"{jobs[0]} canceled\n"
 
 
-def test_why_prints_reasons_with_advice(ask: Any, put: Any) -> None:
-    job = put("add", a=1, run=False, options={"hold": True, "delay": "1h"})
-    answer = ask("jobs", "why", job[-8:])
+def test_why_prints_reasons_with_advice(run_cli: Any, enqueue_job: Any) -> None:
+    job = enqueue_job("add", a=1, run=False, options={"hold": True, "delay": "1h"})
+    answer = run_cli("jobs", "why", job[-8:])
     assert answer.code == 0
     assert "Held until it is submitted" in answer.out
     assert f"→ windlass jobs submit {job}" in answer.out
     assert "(in 59m)" in answer.out
-    facts = ask("jobs", "why", job, "--json").json
+    facts = run_cli("jobs", "why", job, "--json").json
     assert (facts["id"], facts["state"]) == (job, "created")
     assert [one["code"] for one in facts["reasons"]] == ["held", "scheduled"]
     assert [one["at"] is None for one in facts["reasons"]] == [True, False]
-    assert ask("jobs", "why", put("add", a=1)).out.splitlines()[1].startswith("  Succeeded at")
+    assert (
+        run_cli("jobs", "why", enqueue_job("add", a=1))
+        .out.splitlines()[1]
+        .startswith("  Succeeded at")
+    )
 
 
 async def show_worker(url: str) -> None:
@@ -208,70 +218,72 @@ async def show_worker(url: str) -> None:
 
 @pytest.mark.parametrize("width", ["40", "80", "120"])
 def test_live_workers_are_listed(
-    ask: Any, put: Any, place: Path, monkeypatch: pytest.MonkeyPatch, width: str
+    run_cli: Any, enqueue_job: Any, project_dir: Path, monkeypatch: pytest.MonkeyPatch, width: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", width)
-    job = put("add", a=1, run=False)
-    assert "No running workers" in ask("workers", "list").err
-    assert ask("workers", "list", "--json").json == []
-    asyncio.run(show_worker(f"sqlite:///{place}/windlass.db"))
-    shown = ask("workers", "list").out
+    job = enqueue_job("add", a=1, run=False)
+    assert "No running workers" in run_cli("workers", "list").err
+    assert run_cli("workers", "list", "--json").json == []
+    asyncio.run(show_worker(f"sqlite:///{project_dir}/windlass.db"))
+    shown = run_cli("workers", "list").out
     for part in ("mill-1", "never", "default=3,media=1"):
         assert part in shown
-    [facts] = ask("workers", "list", "--json").json
+    [facts] = run_cli("workers", "list", "--json").json
     assert (facts["name"], facts["queues"], facts["running"]) == (
         "mill-1", {"default": 3, "media": 1}, 2,
     )  # fmt: skip
     assert facts["lastClaimAt"] is None
-    assert ask("jobs", "why", job, "--json").json["reasons"][0]["code"] == "unknown_task"
+    assert run_cli("jobs", "why", job, "--json").json["reasons"][0]["code"] == "unknown_task"
 
 
-def test_a_retry_is_a_new_job_that_points_back(ask: Any, put: Any) -> None:
-    job = put("broken", why="rust")
-    [answer] = ask("jobs", "retry", job, "--json").json
-    new = ask("jobs", "show", answer["newId"], "--json").json
+def test_a_retry_is_a_new_job_that_refers_to_the_old_one(run_cli: Any, enqueue_job: Any) -> None:
+    job = enqueue_job("broken", why="rust")
+    [answer] = run_cli("jobs", "retry", job, "--json").json
+    new = run_cli("jobs", "show", answer["newId"], "--json").json
     assert (new["retryOf"], new["state"], new["payload"]) == (job, "queued", {"why": "rust"})
-    assert ask("jobs", "show", job, "--json").json["retriedAs"] == new["id"]
-    again = ask("jobs", "retry", job)
+    assert run_cli("jobs", "show", job, "--json").json["retriedAs"] == new["id"]
+    again = run_cli("jobs", "retry", job)
     assert again.code == 0
     assert f"already retried as {new['id']}" in again.out
 
 
-def test_a_resumed_job_continues_after_its_last_step(ask: Any, put: Any, place: Path) -> None:
-    job = put("stepped")
-    assert "jobs resume" in ask("jobs", "show", job).out
-    (place / "fixed").touch()
-    [answer] = ask("jobs", "resume", job, "--json").json
-    put("add", a=1)  # and run whatever waits
-    assert ask("jobs", "show", answer["newId"], "--json").json["result"] == "done"
-    assert (place / "pieces").read_text() == "x"
+def test_a_resumed_job_continues_after_its_last_step(
+    run_cli: Any, enqueue_job: Any, project_dir: Path
+) -> None:
+    job = enqueue_job("stepped")
+    assert "jobs resume" in run_cli("jobs", "show", job).out
+    (project_dir / "fixed").touch()
+    [answer] = run_cli("jobs", "resume", job, "--json").json
+    enqueue_job("add", a=1)  # and run all waiting jobs
+    assert run_cli("jobs", "show", answer["newId"], "--json").json["result"] == "done"
+    assert (project_dir / "pieces").read_text() == "x"
 
 
-def test_a_job_without_steps_cannot_be_resumed_only_retried(ask: Any, put: Any) -> None:
-    answer = ask("jobs", "resume", put("broken", why="rust"))
+def test_a_job_without_steps_cannot_be_resumed_only_retried(run_cli: Any, enqueue_job: Any) -> None:
+    answer = run_cli("jobs", "resume", enqueue_job("broken", why="rust"))
     assert answer.code == 1
     assert "has no completed step to resume from; retry it instead" in answer.err
 
 
-def test_only_finished_jobs_are_deleted(ask: Any, put: Any) -> None:
-    done, waiting = put("add", a=1), put("add", a=2, run=False)
-    answer = ask("jobs", "delete", done, waiting)
+def test_only_finished_jobs_are_deleted(run_cli: Any, enqueue_job: Any) -> None:
+    done, waiting = enqueue_job("add", a=1), enqueue_job("add", a=2, run=False)
+    answer = run_cli("jobs", "delete", done, waiting)
     assert answer.code == 1
     assert f"{done} deleted" in answer.out
     assert "is queued; cancel it before deleting it" in answer.err
-    assert ask("jobs", "show", done).code == 1
-    assert ask("jobs", "show", waiting).code == 0
+    assert run_cli("jobs", "show", done).code == 1
+    assert run_cli("jobs", "show", waiting).code == 0
 
 
-def test_jobs_in_a_directory_without_a_file_make_none(ask: Any, place: Path) -> None:
-    answer = ask("jobs", "list")
+def test_listing_jobs_creates_no_database(run_cli: Any, project_dir: Path) -> None:
+    answer = run_cli("jobs", "list")
     assert answer.code == 3
-    assert f"No database at {place}/windlass.db" in answer.err
-    assert not (place / "windlass.db").exists()
+    assert f"No database at {project_dir}/windlass.db" in answer.err
+    assert not (project_dir / "windlass.db").exists()
 
 
-def test_jobs_in_memory_cannot_be_seen_from_here(ask: Any) -> None:
-    answer = ask("jobs", "list", "--url", "memory:")
+def test_jobs_in_memory_cannot_be_listed(run_cli: Any) -> None:
+    answer = run_cli("jobs", "list", "--url", "memory:")
     assert answer.code == 2
     assert "sqlite:///jobs.db" in answer.err
 
@@ -287,21 +299,23 @@ def secret(word: str) -> str:
 """
 
 
-def test_what_is_encrypted_is_read_only_with_the_app(ask: Any, place: Path) -> None:
-    (place / "sealed.py").write_text(SEALED)
-    job = ask("enqueue", "secret", "word=xyzzy", "-A", "sealed:app", "--json").json["id"]
-    blind = ask("jobs", "show", job)
+def test_encrypted_values_are_decrypted_only_with_the_app(run_cli: Any, project_dir: Path) -> None:
+    (project_dir / "sealed.py").write_text(SEALED)
+    job = run_cli("enqueue", "secret", "word=xyzzy", "-A", "sealed:app", "--json").json["id"]
+    blind = run_cli("jobs", "show", job)
     assert blind.code == 0
     assert "give the app that has the key" in blind.out
     assert "xyzzy" not in blind.out
-    assert '{"word": "xyzzy"}' in ask("jobs", "show", job, "-A", "sealed:app").out
+    assert '{"word": "xyzzy"}' in run_cli("jobs", "show", job, "-A", "sealed:app").out
 
 
 @pytest.mark.slow
-def test_a_terminal_without_unicode_still_gets_its_answer(call: Any, put: Any) -> None:
-    job = put("greet", name="Zoë", run=False)
-    shown = call("jobs", "show", job, PYTHONIOENCODING="ascii")
+def test_a_terminal_without_unicode_gets_output_with_replacements(
+    run_process: Any, enqueue_job: Any
+) -> None:
+    job = enqueue_job("greet", name="Zoë", run=False)
+    shown = run_process("jobs", "show", job, PYTHONIOENCODING="ascii")
     assert shown.returncode == 0, shown.stderr
-    facts = json.loads(call("jobs", "show", job, "--json", PYTHONIOENCODING="ascii").stdout)
+    facts = json.loads(run_process("jobs", "show", job, "--json", PYTHONIOENCODING="ascii").stdout)
     assert facts["payload"] == {"name": "Zoë"}
-    assert call("check", PYTHONIOENCODING="ascii").returncode == 0
+    assert run_process("check", PYTHONIOENCODING="ascii").returncode == 0

@@ -1,4 +1,4 @@
-"""`windlass schedules`: seeing, adding, pausing, running and deleting what makes jobs by itself."""
+"""`windlass schedules`: list, add, pause, run and delete schedules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from windlass.schedule_records import ScheduleRecords, make_schedule
+from windlass.records.schedule_records import ScheduleRecords, make_schedule
 from windlass.stores import open_store
 from windlass.testing import make_job
 
@@ -18,29 +18,29 @@ APP = ("-A", "tasks:app")
 
 
 @pytest.fixture
-def ask(ask: Any) -> Any:
-    """Each command imports the app for itself, as each process would: the last one closed it."""
+def run_cli(run_cli: Any) -> Any:
+    """Each command imports the app again, like a new process: the previous command closed it."""
 
-    def asked(*words: str) -> Any:
+    def run(*words: str) -> Any:
         sys.modules.pop("tasks", None)
-        return ask(*words)
+        return run_cli(*words)
 
-    return asked
+    return run
 
 
 @pytest.fixture
-def add(ask: Any) -> Any:
+def add(run_cli: Any) -> Any:
     """Add a schedule by the command; return its output."""
 
     def added(name: str, *words: str) -> Any:
-        done = ask("schedules", "add", name, "greet", "name=ada", *words, *APP, "--json")
+        done = run_cli("schedules", "add", name, "greet", "name=ada", *words, *APP, "--json")
         assert done.code == 0, done.err
         return done.json
 
     return added
 
 
-def test_a_schedule_is_added_and_listed(ask: Any, add: Any) -> None:
+def test_a_schedule_is_added_and_listed(run_cli: Any, add: Any) -> None:
     facts = add("nightly", "--cron", "30 3 * * *", "--tz", "Europe/Berlin", "--missed", "all")
     assert facts == {
         "name": "nightly",
@@ -55,9 +55,9 @@ def test_a_schedule_is_added_and_listed(ask: Any, add: Any) -> None:
         "nextTick": facts["nextTick"],
     }
     assert facts["nextTick"].endswith(":30:00Z")
-    assert ask("schedules", "list", "--json").json == [facts]
+    assert run_cli("schedules", "list", "--json").json == [facts]
     add("often", "--every", "90m")
-    head, first, second = ask("schedules", "list").out.splitlines()
+    head, first, second = run_cli("schedules", "list").out.splitlines()
     assert head.split() == ["schedule", "when", "task", "missed", "last", "next"]
     assert "30 3 * * * Europe/Berlin" in first
     assert "never" in first
@@ -65,57 +65,59 @@ def test_a_schedule_is_added_and_listed(ask: Any, add: Any) -> None:
     assert "in 1h" in second
 
 
-def test_in_a_narrow_terminal_nothing_is_cut(
-    ask: Any, add: Any, monkeypatch: pytest.MonkeyPatch
+def test_nothing_is_cut_in_a_narrow_terminal(
+    run_cli: Any, add: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add("a-rather-long-name-for-a-schedule", "--cron", "0 0 1 1 *", "--tz", "America/New_York")
     monkeypatch.setenv("COLUMNS", "50")
-    out = ask("schedules", "list").out
+    out = run_cli("schedules", "list").out
     assert "a-rather-long-name-for-a-schedule" in out
     assert "0 0 1 1 * America/New_York: tasks.greet" in out
 
 
-def test_without_schedules_it_prints_how_to_create_one(ask: Any, put: Any) -> None:
-    put("add", a=1, run=False)
-    done = ask("schedules", "list")
+def test_without_schedules_it_prints_how_to_create_one(run_cli: Any, enqueue_job: Any) -> None:
+    enqueue_job("add", a=1, run=False)
+    done = run_cli("schedules", "list")
     assert (done.code, done.out) == (0, "")
     assert "windlass schedules add" in done.err
-    assert ask("schedules", "list", "--json").json == []
+    assert run_cli("schedules", "list", "--json").json == []
 
 
-def test_a_schedule_is_paused_and_resumed(ask: Any, add: Any) -> None:
+def test_a_schedule_is_paused_and_resumed(run_cli: Any, add: Any) -> None:
     add("often", "--every", "5m")
-    assert ask("schedules", "pause", "often").out == "often paused\n"
-    assert ask("schedules", "list").out.splitlines()[1].split()[-1] == "paused"
-    assert ask("schedules", "resume", "often").out.startswith("often resumed; next run in 4m")
-    assert ask("schedules", "pause", "often", "--json").json["paused"] is True
+    assert run_cli("schedules", "pause", "often").out == "often paused\n"
+    assert run_cli("schedules", "list").out.splitlines()[1].split()[-1] == "paused"
+    assert run_cli("schedules", "resume", "often").out.startswith("often resumed; next run in 4m")
+    assert run_cli("schedules", "pause", "often", "--json").json["paused"] is True
 
 
-def test_a_job_of_it_is_enqueued_now(ask: Any, add: Any) -> None:
+def test_run_enqueues_a_job_of_the_schedule_now(run_cli: Any, add: Any) -> None:
     add("often", "--every", "5m", "--queue", "slow", "--priority", "4", "--unique-key", "k")
-    made = ask("schedules", "run", "often", "--json").json
+    made = run_cli("schedules", "run", "often", "--json").json
     assert (made["task"], made["queue"], made["priority"]) == ("tasks.greet", "slow", 4)
-    shown = ask("jobs", "show", made["id"], "--json").json
+    shown = run_cli("jobs", "show", made["id"], "--json").json
     assert (shown["payload"], shown["headers"]["schedule"]) == ({"name": "ada"}, "often")
     assert shown["uniqueKey"] == "k"
-    assert " queued" in ask("schedules", "run", "often").out
+    assert " queued" in run_cli("schedules", "run", "often").out
 
 
-def test_a_schedule_is_deleted(ask: Any, add: Any) -> None:
+def test_a_schedule_is_deleted(run_cli: Any, add: Any) -> None:
     add("often", "--every", "5m")
-    done = ask("schedules", "delete", "often")
+    done = run_cli("schedules", "delete", "often")
     assert (done.code, done.out, done.err) == (0, "often deleted\n", "")
-    assert ask("schedules", "list", "--json").json == []
+    assert run_cli("schedules", "list", "--json").json == []
 
 
-def test_deleting_a_declared_schedule_warns_that_it_returns(ask: Any, place: Path) -> None:
+def test_deleting_a_declared_schedule_warns_that_it_returns(
+    run_cli: Any, project_dir: Path
+) -> None:
     async def declare() -> None:
-        async with open_store(f"sqlite:///{place}/windlass.db") as store:
+        async with open_store(f"sqlite:///{project_dir}/windlass.db") as store:
             made = make_schedule("coded", make_job(), every="1h")
             await ScheduleRecords(store).declare([replace(made, declared="x")])
 
     asyncio.run(declare())
-    done = ask("schedules", "delete", "coded")
+    done = run_cli("schedules", "delete", "coded")
     assert done.code == 0
     assert "the next worker start restores it" in " ".join(done.err.split())
 
@@ -132,16 +134,16 @@ def test_deleting_a_declared_schedule_warns_that_it_returns(ask: Any, place: Pat
         (["greet", "--every", "5m"], "missing a required argument: 'name'"),
     ],
 )  # fmt: skip
-def test_invalid_arguments_are_reported(ask: Any, words: list[str], why: str) -> None:
-    done = ask("schedules", "add", "x", *words, *APP)
+def test_invalid_arguments_are_reported(run_cli: Any, words: list[str], why: str) -> None:
+    done = run_cli("schedules", "add", "x", *words, *APP)
     assert done.code == 2
     assert why in " ".join(done.err.split())
 
 
-def test_a_name_that_is_taken_or_unknown_is_a_no(ask: Any, add: Any) -> None:
+def test_a_duplicate_or_unknown_name_is_refused(run_cli: Any, add: Any) -> None:
     add("often", "--every", "5m")
-    taken = ask("schedules", "add", "often", "greet", "name=x", "--every", "5m", *APP)
+    taken = run_cli("schedules", "add", "often", "greet", "name=x", "--every", "5m", *APP)
     assert (taken.code, "schedule 'often' already exists" in taken.err) == (1, True)
     for verb in ("pause", "resume", "delete", "run"):
-        done = ask("schedules", verb, "rarely")
+        done = run_cli("schedules", verb, "rarely")
         assert (done.code, done.err) == (1, "error: no schedule 'rarely'\n")

@@ -14,28 +14,28 @@ from typing import Any
 import pytest
 
 from windlass.cli.commands.worker import worker_config
-from windlass.cli.recycle_limits import memory_used
-from windlass.config import settings
+from windlass.cli.worker_process.worker_recycler import memory_used
+from windlass.settings import load_settings
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 def wait_for(path: Path) -> None:
     """Poll for an effect of another process."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not path.exists():
         assert time.monotonic() < deadline, f"{path} did not appear"
         time.sleep(0.01)
 
 
 @pytest.fixture
-def start(place: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start_worker(project_dir: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
 
     def run(*words: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-m", "windlass", "worker", *words],
-            cwd=place,
+            cwd=project_dir,
             env=os.environ.copy(),
             stderr=subprocess.PIPE,
             text=True,
@@ -50,22 +50,24 @@ def start(place: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.communicate()
 
 
-def test_a_burst_runs_all_jobs_and_prints_the_counts(call: Any, put: Any, ask: Any) -> None:
-    job = put("add", a=1, b=2, run=False)
-    done = call("worker", "tasks:app", "--burst", "-Q", "default=3")
+def test_a_burst_runs_all_jobs_and_prints_the_counts(
+    run_process: Any, enqueue_job: Any, run_cli: Any
+) -> None:
+    job = enqueue_job("add", a=1, b=2, run=False)
+    done = run_process("worker", "tasks:app", "--burst", "-Q", "default=3")
     assert done.returncode == 0, done.stderr
     assert "queues  default=3" in done.stderr
     assert "tasks.add" in done.stderr
     assert "processed: 1 succeeded" in done.stderr
-    assert ask("jobs", "show", job, "--json").json["result"] == 3
+    assert run_cli("jobs", "show", job, "--json").json["result"] == 3
 
 
-def test_a_worker_ends_after_so_many_jobs(call: Any, put: Any, ask: Any) -> None:
-    jobs = [put("add", a=n, run=False) for n in range(3)]
-    done = call("worker", "tasks:app", "--max-jobs", "2", "--concurrency", "1")
+def test_a_worker_exits_after_max_jobs(run_process: Any, enqueue_job: Any, run_cli: Any) -> None:
+    jobs = [enqueue_job("add", a=n, run=False) for n in range(3)]
+    done = run_process("worker", "tasks:app", "--max-jobs", "2", "--concurrency", "1")
     assert done.returncode == 0, done.stderr
     assert "processed: 2 succeeded" in done.stderr
-    states = [ask("jobs", "show", job, "--json").json["state"] for job in jobs]
+    states = [run_cli("jobs", "show", job, "--json").json["state"] for job in jobs]
     assert states == ["succeeded", "succeeded", "queued"]
 
 
@@ -73,50 +75,50 @@ def test_a_worker_ends_after_so_many_jobs(call: Any, put: Any, ask: Any) -> None
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGHUP]
 )
 def test_a_stopped_worker_lets_its_running_job_finish(
-    start: Any, put: Any, ask: Any, place: Path, number: int
+    start_worker: Any, enqueue_job: Any, run_cli: Any, project_dir: Path, number: int
 ) -> None:
-    job = put("until_file", started="started", go="go", run=False)
+    job = enqueue_job("until_file", started="started", go="go", run=False)
     waiting = None
-    worker = start("tasks:app", "--concurrency", "1")
-    wait_for(place / "started")
+    worker = start_worker("tasks:app", "--concurrency", "1")
+    wait_for(project_dir / "started")
     worker.send_signal(number)
     for line in worker.stderr:
         if line.startswith("Shutting down"):
-            waiting = put("add", a=1, run=False)
-            (place / "go").touch()
-    assert worker.wait(PATIENCE) == 0
-    facts = ask("jobs", "show", job, "--json").json
+            waiting = enqueue_job("add", a=1, run=False)
+            (project_dir / "go").touch()
+    assert worker.wait(TIMEOUT) == 0
+    facts = run_cli("jobs", "show", job, "--json").json
     assert (facts["state"], facts["result"], facts["attempt"]) == ("succeeded", "finished", 1)
-    assert ask("jobs", "show", waiting, "--json").json["state"] == "queued"
+    assert run_cli("jobs", "show", waiting, "--json").json["state"] == "queued"
 
 
-def test_the_second_signal_gives_the_running_job_back_uncounted(
-    start: Any, put: Any, ask: Any, place: Path
+def test_the_second_signal_requeues_the_running_job_uncounted(
+    start_worker: Any, enqueue_job: Any, run_cli: Any, project_dir: Path
 ) -> None:
-    job = put("until_file", started="started", go="never", run=False)
-    worker = start("tasks:app", "--grace", "1h")
-    wait_for(place / "started")
+    job = enqueue_job("until_file", started="started", go="never", run=False)
+    worker = start_worker("tasks:app", "--grace", "1h")
+    wait_for(project_dir / "started")
     worker.send_signal(signal.SIGTERM)
     lines = []
     for line in worker.stderr:
         lines.append(line)
         if line.startswith("Shutting down: "):
             worker.send_signal(signal.SIGTERM)
-    assert worker.wait(PATIENCE) == 0
+    assert worker.wait(TIMEOUT) == 0
     assert "1 requeued" in lines[-1]
-    facts = ask("jobs", "show", job, "--json").json
+    facts = run_cli("jobs", "show", job, "--json").json
     assert (facts["state"], facts["retryCount"], facts["crashCount"]) == ("queued", 0, 0)
 
 
-def test_a_worker_waits_no_longer_than_its_grace(
-    start: Any, put: Any, ask: Any, place: Path
+def test_a_worker_waits_no_longer_than_its_grace_period(
+    start_worker: Any, enqueue_job: Any, run_cli: Any, project_dir: Path
 ) -> None:
-    job = put("until_file", started="started", go="never", run=False)
-    worker = start("tasks:app", "--grace", "50ms")
-    wait_for(place / "started")
+    job = enqueue_job("until_file", started="started", go="never", run=False)
+    worker = start_worker("tasks:app", "--grace", "50ms")
+    wait_for(project_dir / "started")
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(PATIENCE) == 0
-    assert ask("jobs", "show", job, "--json").json["state"] == "queued"
+    assert worker.wait(TIMEOUT) == 0
+    assert run_cli("jobs", "show", job, "--json").json["state"] == "queued"
 
 
 @pytest.mark.parametrize(
@@ -137,52 +139,56 @@ def test_a_worker_waits_no_longer_than_its_grace(
     ],
 )
 def test_a_worker_that_cannot_start_prints_why(
-    ask: Any, place: Path, words: list[str], message: str
+    run_cli: Any, project_dir: Path, words: list[str], message: str
 ) -> None:
-    (place / "bad.py").write_text("1 / 0\n")
-    (place / "needy.py").write_text("import gone\n")
-    (place / "empty.py").write_text("")
-    done = ask("worker", *words)
+    (project_dir / "bad.py").write_text("1 / 0\n")
+    (project_dir / "needy.py").write_text("import gone\n")
+    (project_dir / "empty.py").write_text("")
+    done = run_cli("worker", *words)
     assert done.code == 2
     assert message in done.err
     assert "Traceback" not in done.err
 
 
-def test_a_worker_in_the_wrong_directory_suggests_the_right_one(ask: Any, place: Path) -> None:
-    (place / "inner").mkdir()
-    (place / "inner" / "mine.py").write_text("")
-    done = ask("worker", "mine:app")
+def test_a_worker_in_the_wrong_directory_suggests_the_right_one(
+    run_cli: Any, project_dir: Path
+) -> None:
+    (project_dir / "inner").mkdir()
+    (project_dir / "inner" / "mine.py").write_text("")
+    done = run_cli("worker", "mine:app")
     assert done.code == 2
-    assert f"it is in {place / 'inner'}" in done.err
+    assert f"it is in {project_dir / 'inner'}" in done.err
 
 
-def test_a_new_file_a_queue_left_alone_and_memory_are_warned_of(call: Any, place: Path) -> None:
-    fresh = call("worker", "tasks:app", "--burst", "-Q", "media")
-    assert f"{place}/windlass.db does not exist yet" in fresh.stderr
+def test_a_worker_warns_of_a_new_file_an_unconsumed_queue_and_a_memory_store(
+    run_process: Any, project_dir: Path
+) -> None:
+    fresh = run_process("worker", "tasks:app", "--burst", "-Q", "media")
+    assert f"{project_dir}/windlass.db does not exist yet" in fresh.stderr
     assert "this worker does not consume queues default" in fresh.stderr
     assert "queues  media=10" in fresh.stderr
-    memory = call("worker", "tasks:app", "--burst", WINDLASS_URL="memory:")
+    memory = run_process("worker", "tasks:app", "--burst", WINDLASS_URL="memory:")
     assert "memory: jobs are visible only in this process" in memory.stderr
 
 
-def test_a_store_that_cannot_be_reached_is_exit_code_three(call: Any) -> None:
-    done = call("worker", "tasks:app", WINDLASS_URL="sqlite:////nowhere/at/all.db")
+def test_an_unavailable_store_is_exit_code_three(run_process: Any) -> None:
+    done = run_process("worker", "tasks:app", WINDLASS_URL="sqlite:////nowhere/at/all.db")
     assert done.returncode == 3
     assert "cannot open /nowhere/at/all.db" in done.stderr
 
 
 # -- shutdown has a time limit
 
-STUBBORN = """
+BLOCKING_TASKS = """
 import asyncio, time
 from functools import partial
 from pathlib import Path
 from windlass import Windlass, WorkerConfig
-from windlass.cli import shutdown
+from windlass.cli.worker_process import worker_runner
 from windlass.cli.commands import worker
 
-shutdown.FORCE_TIMEOUT = 0.2  # seconds
-shutdown.STORE_TIMEOUT = 30
+worker_runner.FORCE_TIMEOUT = 0.2  # seconds
+worker_runner.STORE_TIMEOUT = 30
 worker.WorkerConfig = partial(WorkerConfig, release_timeout=0.2)
 app = Windlass()
 
@@ -197,7 +203,7 @@ def sleeps() -> None:
     time.sleep(600)
 
 @app.task
-async def refuses() -> None:
+async def ignores_cancel() -> None:
     Path("started").touch()
     while True:
         try:
@@ -214,17 +220,17 @@ async def refuses() -> None:
         ("blocks", 2),
         ("blocks", 3),
         ("sleeps", 2),
-        ("refuses", 2),
+        ("ignores_cancel", 2),
     ],
 )
-def test_a_worker_ends_whatever_its_tasks_do_and_names_what_it_leaves(
-    start: Any, put_named: Any, ask: Any, place: Path, case: tuple[str, int]
+def test_a_worker_exits_even_if_its_tasks_block_and_names_their_jobs(
+    start_worker: Any, enqueue_by_name: Any, run_cli: Any, project_dir: Path, case: tuple[str, int]
 ) -> None:
     task, signals = case
-    (place / "stubborn.py").write_text(STUBBORN)
-    job = put_named(f"stubborn.{task}")
-    worker = start("stubborn:app", "--grace", "1h" if signals > 1 else "100ms")
-    wait_for(place / "started")
+    (project_dir / "blocking.py").write_text(BLOCKING_TASKS)
+    job = enqueue_by_name(f"blocking.{task}")
+    worker = start_worker("blocking:app", "--grace", "1h" if signals > 1 else "100ms")
+    wait_for(project_dir / "started")
     lines = []
     worker.send_signal(signal.SIGTERM)
     for line in worker.stderr:
@@ -233,19 +239,19 @@ def test_a_worker_ends_whatever_its_tasks_do_and_names_what_it_leaves(
             worker.send_signal(signal.SIGTERM)
         if line.startswith("Forced shutdown") and signals > 2:
             worker.send_signal(signal.SIGINT)
-    assert worker.wait(PATIENCE) in {0, 1}
-    state = ask("jobs", "show", job, "--json").json["state"]
+    assert worker.wait(TIMEOUT) in {0, 1}
+    state = run_cli("jobs", "show", job, "--json").json["state"]
     if worker.returncode == 1:
         assert "did not stop in time and exits now" in lines[-1]
         assert state == "running"
-    else:  # the worker itself gave up on the task
+    else:  # the worker stopped waiting for the task
         assert state in {"queued", "running"}
     if task == "blocks":
         assert worker.returncode == 1
-        assert f"will be retried after lease expiry: {job} (stubborn.blocks)" in lines[-1]
+        assert f"will be retried after lease expiry: {job} (blocking.blocks)" in lines[-1]
 
 
-LASTING = """
+BROKEN_LIFESPAN = """
 from collections.abc import AsyncIterator
 from pathlib import Path
 from windlass import Windlass
@@ -263,17 +269,17 @@ async def life() -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("signals", [1, 2])
-def test_a_lifespan_that_fails_at_shutdown_is_one_message(
-    start: Any, place: Path, signals: int
+def test_a_lifespan_error_at_shutdown_is_one_message(
+    start_worker: Any, project_dir: Path, signals: int
 ) -> None:
-    (place / "lasting.py").write_text(LASTING)
-    worker = start("lasting:app", "--grace", "1h")
-    wait_for(place / "up")
+    (project_dir / "broken_lifespan.py").write_text(BROKEN_LIFESPAN)
+    worker = start_worker("broken_lifespan:app", "--grace", "1h")
+    wait_for(project_dir / "up")
     worker.send_signal(signal.SIGTERM)
     if signals == 2:
         worker.send_signal(signal.SIGINT)
     lines = list(worker.stderr)
-    worker.wait(PATIENCE)
+    worker.wait(TIMEOUT)
     assert any("the pool is stuck" in line for line in lines)
     assert not any("Traceback" in line for line in lines)
 
@@ -289,19 +295,21 @@ def wait_for_line(worker: subprocess.Popen[str], words: str) -> str:
 # -- limits
 
 
-def test_unknown_tasks_and_bad_payloads_count_as_attempts(call: Any, put: Any, ask: Any) -> None:
-    jobs = [put("add", a=1, run=False), put("greet", name="x", run=False)]
-    done = call("worker", "lean:app", "--max-jobs", "2")
+def test_unknown_tasks_and_bad_payloads_count_as_attempts(
+    run_process: Any, enqueue_job: Any, run_cli: Any
+) -> None:
+    jobs = [enqueue_job("add", a=1, run=False), enqueue_job("greet", name="x", run=False)]
+    done = run_process("worker", "lean:app", "--max-jobs", "2")
     assert done.returncode == 0, done.stderr
     assert "exits: processed 2 attempts (--max-jobs)" in done.stderr
-    states = [ask("jobs", "show", job, "--json").json["state"] for job in jobs]
+    states = [run_cli("jobs", "show", job, "--json").json["state"] for job in jobs]
     assert states == ["retrying", "failed"]
 
 
 @pytest.fixture(autouse=True)
-def lean(place: Path) -> None:
+def lean(project_dir: Path) -> None:
     """An app without `add`, and with other arguments of `greet`."""
-    (place / "lean.py").write_text(
+    (project_dir / "lean.py").write_text(
         "from windlass import Windlass\n"
         "app = Windlass()\n"
         "@app.task(name='tasks.greet', max_retries=0)\n"
@@ -309,7 +317,7 @@ def lean(place: Path) -> None:
     )
 
 
-GREEDY = """
+GROWING = """
 from windlass import Windlass
 
 app = Windlass()
@@ -321,22 +329,22 @@ async def grow(mib: int) -> None:
 """
 
 
-def test_a_worker_that_grows_too_large_ends_itself(call: Any, ask: Any, place: Path) -> None:
-    (place / "greedy.py").write_text(GREEDY)
-    ask("enqueue", "grow", "mib=300", "-A", "greedy:app")
-    done = call("worker", "greedy:app", "--max-memory", "300M")
+def test_a_worker_exits_above_max_memory(run_process: Any, run_cli: Any, project_dir: Path) -> None:
+    (project_dir / "growing.py").write_text(GROWING)
+    run_cli("enqueue", "grow", "mib=300", "-A", "growing:app")
+    done = run_process("worker", "growing:app", "--max-memory", "300M")
     assert done.returncode == 0, done.stderr
     assert "MiB, limit 300 MiB (--max-memory)" in done.stderr
     assert "processed: 1 succeeded" in done.stderr
 
 
-def test_a_limit_below_what_a_worker_needs_is_refused(call: Any) -> None:
-    done = call("worker", "tasks:app", "--max-memory", "1M")
+def test_a_memory_limit_below_the_initial_use_is_refused(run_process: Any) -> None:
+    done = run_process("worker", "tasks:app", "--max-memory", "1M")
     assert done.returncode == 2
     assert "before its first job, but --max-memory is 1 MiB; raise the limit" in done.stderr
 
 
-def test_the_memory_of_children_counts() -> None:
+def test_the_memory_of_child_processes_is_included() -> None:
     before = memory_used()
     program = "kept = b'x' * 50 * 2**20; print(flush=True); input()"
     child = subprocess.Popen(
@@ -354,11 +362,11 @@ def test_the_memory_of_children_counts() -> None:
 
 
 @pytest.mark.slow
-def test_a_burst_of_several_processes_recycles_them_and_ends_with_zero(
-    call: Any, put: Any, ask: Any
+def test_a_burst_of_several_processes_recycles_them_and_exits_with_code_zero(
+    run_process: Any, enqueue_job: Any, run_cli: Any
 ) -> None:
-    jobs = [put("add", a=n, run=False) for n in range(3)]
-    done = call(
+    jobs = [enqueue_job("add", a=n, run=False) for n in range(3)]
+    done = run_process(
         "worker", "tasks:app", "--processes", "2", "--burst", "--max-jobs", "1",
         "--concurrency", "1",
     )  # fmt: skip
@@ -366,38 +374,38 @@ def test_a_burst_of_several_processes_recycles_them_and_ends_with_zero(
     assert "Supervising 2 worker processes for tasks:app" in done.stderr
     assert "reached its limit and is replaced" in done.stderr
     assert "All workers stopped" in done.stderr
-    states = {ask("jobs", "show", job, "--json").json["state"] for job in jobs}
+    states = {run_cli("jobs", "show", job, "--json").json["state"] for job in jobs}
     assert states == {"succeeded"}
 
 
 @pytest.mark.slow
 def test_a_stopped_supervisor_lets_running_jobs_finish(
-    start: Any, put: Any, ask: Any, place: Path
+    start_worker: Any, enqueue_job: Any, run_cli: Any, project_dir: Path
 ) -> None:
-    (place / "windlass.toml").write_text('processes = 2\napp = "tasks:app"\n')
-    job = put("until_file", started="started", go="go", run=False)
-    supervisor = start()
-    wait_for(place / "started")
+    (project_dir / "windlass.toml").write_text('processes = 2\napp = "tasks:app"\n')
+    job = enqueue_job("until_file", started="started", go="go", run=False)
+    supervisor = start_worker()
+    wait_for(project_dir / "started")
     supervisor.send_signal(signal.SIGINT)
     wait_for_line(supervisor, "Shutting down all workers")
-    (place / "go").touch()
+    (project_dir / "go").touch()
     supervisor.stderr.read()
-    assert supervisor.wait(PATIENCE) == 0
-    facts = ask("jobs", "show", job, "--json").json
+    assert supervisor.wait(TIMEOUT) == 0
+    facts = run_cli("jobs", "show", job, "--json").json
     assert (facts["state"], facts["attempt"]) == ("succeeded", 1)
 
 
 @pytest.mark.slow
-def test_a_wrong_app_ends_the_supervisor_with_its_code(call: Any) -> None:
-    done = call("worker", "nosuch:app", "--processes", "2")
+def test_an_invalid_app_ends_the_supervisor_with_code_two(run_process: Any) -> None:
+    done = run_process("worker", "nosuch:app", "--processes", "2")
     assert done.returncode == 2
     assert "no module 'nosuch' in" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_retention_follows_the_settings(place: Path) -> None:
-    (place / "windlass.toml").write_text('keep_succeeded = "1d"\nkeep_failed = 0\n')
-    retention = worker_config(settings()).retention
+def test_retention_follows_the_settings(project_dir: Path) -> None:
+    (project_dir / "windlass.toml").write_text('keep_succeeded = "1d"\nkeep_failed = 0\n')
+    retention = worker_config(load_settings()).retention
     day = 86_400
     kept = (retention.succeeded, retention.canceled, retention.failed, retention.log)
     assert kept == (day, 30 * day, 0, 30 * day)

@@ -9,14 +9,15 @@ from typing import Any
 
 from tests.planted_bugs.bug import caught_by, swap
 
-from windlass import cron, schedule_records
+from windlass import cron
 from windlass.core import schedule
 from windlass.core.clock import SECOND, Instant, to_datetime
 from windlass.core.ids import uuid7
 from windlass.core.job.row import NewJob
 from windlass.core.records import Put
 from windlass.core.schedule import SCHEDULE, Mark, Schedule, start_schedule
-from windlass.schedule_records import ScheduleRecords
+from windlass.records import schedule_records
+from windlass.records.schedule_records import ScheduleRecords
 from windlass.store import DAY
 from windlass.worker.loops import ticker
 from windlass.worker.loops.ticker import Ticker
@@ -91,13 +92,13 @@ def a_resumed_schedule_catches_up() -> None:
     swap(schedule_records, "set_paused", lambda one, _, *, paused: replace(one, paused=paused))
 
 
-@caught_by(CRON + "test_a_fixed_time_that_the_clocks_skip_ticks_when_they_have_skipped_it")
+@caught_by(CRON + "test_a_skipped_fixed_time_ticks_right_after_the_clock_change")
 def a_skipped_local_time_is_skipped() -> None:
     """A job planned for 02:30 does not run in the night when clocks move forward."""
     _by_every_showing()
 
 
-@caught_by(CRON + "test_a_fixed_time_that_the_clocks_show_twice_ticks_the_first_time")
+@caught_by(CRON + "test_a_fixed_time_that_occurs_twice_ticks_the_first_time")
 def a_repeated_local_time_runs_twice() -> None:
     """A job planned for 02:30 runs twice in the night when clocks move back."""
     _by_every_showing()
@@ -108,7 +109,7 @@ def _by_every_showing() -> None:
     swap(cron, "_simulated", lambda text, *given: simulated(f"0 {text}", *given))
 
 
-@caught_by(CRON + "test_from_within_the_second_showing_a_fixed_time_is_not_found_again")
+@caught_by(CRON + "test_a_start_in_the_repeated_hour_does_not_tick_a_fixed_time_again")
 def in_the_repeated_hour_the_next_tick_is_in_the_past() -> None:
     """In the repeated hour, the next tick is an hour ago, and due at once."""
     simulated = cron._simulated

@@ -154,7 +154,7 @@ def cleanup_follows_links() -> None:
     swap(Workspaces, "_remove", planted)
 
 
-@caught_by(SPACES + "test_a_directory_swapped_for_a_link_while_it_is_emptied_leads_nowhere")
+@caught_by(SPACES + "test_removal_follows_no_link_that_replaces_a_directory_being_emptied")
 def cleanup_checks_first_and_then_deletes_by_path() -> None:
     """A directory is checked, replaced by a link, and its files are deleted by path."""
 

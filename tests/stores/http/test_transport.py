@@ -156,7 +156,7 @@ async def test_a_rate_limited_call_waits_and_retries(tmp_path: Path) -> None:
         async def make() -> str:
             return (await ApiKeys(served.app.client().store).create("x", [Role.ADMIN]))[1]
 
-        key = asyncio.run_coroutine_threadsafe(make(), loop).result(PATIENCE)
+        key = asyncio.run_coroutine_threadsafe(make(), loop).result(TIMEOUT)
         sleep = RecordedSleeps()
         config = HttpConfig(url=served.url, key=key, sleep=sleep, rate_limit_wait=1800)
         async with HttpStore(config) as store:
@@ -499,7 +499,7 @@ async def test_a_silent_connection_is_detected(
                 noticed.set()
 
             sleep = RecordedSleeps(restored)
-            config = HttpConfig(url=proxy.url, sleep=sleep, connect_timeout=PATIENCE)
+            config = HttpConfig(url=proxy.url, sleep=sleep, connect_timeout=TIMEOUT)
             async with HttpStore(config) as remote:
                 tail = remote.tail(job.id)
                 assert [(await anext(tail)).seq for _ in range(3)] == [1, 2, 3]
@@ -525,7 +525,7 @@ async def test_a_tail_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
             await ApiKeys(served.app.client().store).revoke(key_id)
 
         def there(work: Any) -> Any:
-            return asyncio.run_coroutine_threadsafe(work, served.loop).result(PATIENCE)
+            return asyncio.run_coroutine_threadsafe(work, served.loop).result(TIMEOUT)
 
         key_id, token = there(make())
         config = HttpConfig(url=served.url, key=token, sleep=RecordedSleeps())

@@ -22,7 +22,7 @@ from windlass.core.job.row import JobRow
 from windlass.core.query.job_query import Query
 from windlass.core.records import Entry, Put, PutResult
 from windlass.core.schedule import MARK, SCHEDULE, Schedule, start_schedule
-from windlass.schedule_records import ScheduleRecords, make_schedule
+from windlass.records.schedule_records import ScheduleRecords, make_schedule
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock, make_job

@@ -36,7 +36,7 @@ def bench(
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Jobs per drain (50000; quick: 5000).")] = None,
     rounds: Annotated[
-        int | None, typer.Option(help="Rounds, of which the median is reported (3).")
+        int | None, typer.Option(help="Number of rounds; the median is reported (3).")
     ] = None,
     url: Annotated[
         str | None,

@@ -16,11 +16,13 @@ from rich.markup import escape
 from windlass.app import Windlass
 from windlass.cli import terminal
 from windlass.cli.app_loader import load_app
-from windlass.cli.store_options import AppPath, AsJson, Url, run, url_option
-from windlass.config import settings
+from windlass.cli.common_options import AppPath, AsJson, Url
+from windlass.cli.event_loop import run
+from windlass.cli.store_connection import url_option
 from windlass.core.clock import SECOND, SystemClock
 from windlass.core.errors import StoreError, WindlassError
 from windlass.core.query.job_query import Query
+from windlass.settings import load_settings
 from windlass.stores import Finding, Verdict, checkup, open_store, public_url, sqlite_path
 
 MIB = 1024 * 1024
@@ -65,7 +67,7 @@ def check(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None
 
 async def _check(url: str | None, app_path: str | None) -> tuple[list[Finding], bool]:
     findings: list[Finding] = []
-    found = settings({"url": url, "app": app_path})
+    found = load_settings({"url": url, "app": app_path})
     store_url, origin = found["url"].value, found["url"].origin
     key: str | None = None
     if found["app"].is_set:

@@ -8,8 +8,8 @@ import typer
 from rich.markup import escape
 
 from windlass.cli import terminal
-from windlass.cli.store_options import AppPath, AsJson, Url
-from windlass.config import SettingValue, settings
+from windlass.cli.common_options import AppPath, AsJson, Url
+from windlass.settings import SettingValue, load_settings
 from windlass.stores import public_url
 
 HIDDEN = "***"
@@ -24,15 +24,19 @@ def config() -> None:
 @commands.command()
 def show(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
     """Show each setting and its source."""
-    found = settings({"url": url, "app": app})
+    found = load_settings({"url": url, "app": app})
     if as_json:
-        values = {one.name: {"value": _redacted(one), "origin": one.origin} for one in found}
+        values = {
+            setting.name: {"value": _redacted(setting), "origin": setting.origin}
+            for setting in found
+        }
         terminal.print_json(values)
         return
     console = terminal.out()
-    for one in found:
-        value = escape(_format(one.name, _redacted(one)))
-        line = f"{one.name:<14} {value}  [dim]← {escape(one.origin)}[/]"
+    width = max(len(setting.name) for setting in found)
+    for setting in found:
+        value = escape(_format(setting.name, _redacted(setting)))
+        line = f"{setting.name:<{width}} {value}  [dim]← {escape(setting.origin)}[/]"
         console.print(line, soft_wrap=True)
 
 

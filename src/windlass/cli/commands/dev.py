@@ -14,12 +14,13 @@ from windlass.cli.app_loader import load_app
 from windlass.cli.commands.serve import serve_locally
 from windlass.cli.commands.worker import print_startup, worker_config
 from windlass.cli.demo_app import WELCOME, demo_app, enqueue_demo
-from windlass.cli.live_view import LiveView
-from windlass.cli.output_queue import OutputQueue
-from windlass.cli.reload import reload_on_change
-from windlass.cli.shutdown import StopRequests, WorkerRunner, supervisor_requests
-from windlass.cli.store_options import run
-from windlass.config import DEFAULT_SLOTS, Settings, settings
+from windlass.cli.event_loop import run
+from windlass.cli.live_job_list import LiveJobList
+from windlass.cli.worker_process.background_printer import BackgroundPrinter
+from windlass.cli.worker_process.reload import reload_on_change
+from windlass.cli.worker_process.stop_requests import StopRequests, supervisor_requests
+from windlass.cli.worker_process.worker_runner import WorkerRunner
+from windlass.settings import DEFAULT_SLOTS, Settings, load_settings
 from windlass.worker import WorkerConfig
 from windlass.worker.supervisor import windlass_command
 
@@ -43,7 +44,7 @@ def dev(
     Without an app it runs a demo with one job. The server accepts local
     requests without a key until the first windlass keys create.
     """
-    found = settings({"app": app, "port": port})
+    found = load_settings({"app": app, "port": port})
     if reload and supervised is None:
         arguments = [] if found["app"].value is None else [found["app"].value]
         arguments += [] if port is None else [f"--port={port}"]
@@ -83,7 +84,7 @@ async def _run_dev(
     try:
         client = app.client()
         await client.store.ping()
-        view = LiveView(client, "Press Ctrl-C to stop")
+        view = LiveJobList(client, "Press Ctrl-C to stop")
         async with view.showing():
             # Configured here, so that log lines are printed above the bars.
             logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", force=True)
@@ -91,7 +92,7 @@ async def _run_dev(
                 view.print(_server_line(address))
                 if demo:
                     await enqueue_demo(app)
-                output = OutputQueue(view.print)
+                output = BackgroundPrinter(view.print)
                 await WorkerRunner(app, app.worker(config), output, requests=requests).run()
     finally:
         await app.aclose()

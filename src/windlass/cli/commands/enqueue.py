@@ -10,8 +10,10 @@ import typer
 
 from windlass.app import Windlass
 from windlass.cli import job_format, terminal
+from windlass.cli.app_loader import require_app
+from windlass.cli.common_options import AppPath, AsJson
+from windlass.cli.event_loop import run
 from windlass.cli.job_follow import follow
-from windlass.cli.store_options import AppPath, AsJson, require_app, run
 from windlass.client import EnqueueOptions
 from windlass.core.duration import to_seconds
 from windlass.core.errors import InvalidArgumentError
@@ -34,7 +36,7 @@ def enqueue(
     hold: Annotated[
         bool, typer.Option("--hold", help="Hold it until windlass jobs submit.")
     ] = False,
-    tag: Annotated[list[str] | None, typer.Option(help="May be repeated.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tag of the job; may be repeated.")] = None,
     request_id: Annotated[
         str | None, typer.Option(help="Idempotency key: repeating it returns the same job.")
     ] = None,
@@ -42,7 +44,7 @@ def enqueue(
         str | None, typer.Option(help="At most one active job of the task with this key.")
     ] = None,
     limit_key: Annotated[
-        str | None, typer.Option(help="Key for per-key limits and fairness.")
+        str | None, typer.Option(help="Key for limits per key and fairness.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

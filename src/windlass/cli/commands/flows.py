@@ -16,7 +16,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from windlass.cli import job_format, terminal
-from windlass.cli.store_options import AppPath, AsJson, Url, find_job, open_client, run
+from windlass.cli.common_options import AppPath, AsJson, Url
+from windlass.cli.event_loop import run
+from windlass.cli.job_lookup import find_job
+from windlass.cli.store_connection import open_client
 from windlass.client import Client
 from windlass.core.errors import NotFoundError
 from windlass.core.job.dependency import Edges, FlowStats

@@ -8,7 +8,9 @@ import typer
 from rich.markup import escape
 
 from windlass.cli import terminal
-from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run
+from windlass.cli.common_options import AppPath, AsJson, Url
+from windlass.cli.event_loop import run
+from windlass.cli.store_connection import open_client
 from windlass.core.clock import SystemClock
 from windlass.core.duration import to_seconds
 from windlass.server.auth.api_keys import ApiKey, ApiKeys, Role

@@ -9,9 +9,11 @@ import typer
 from rich.markup import escape
 
 from windlass.cli import terminal
-from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run
+from windlass.cli.common_options import AppPath, AsJson, Url
+from windlass.cli.event_loop import run
+from windlass.cli.store_connection import open_client
 from windlass.core.admission.gates import Limit
-from windlass.limits import LimitInfo, LimitRecords
+from windlass.records.limit_records import LimitInfo, LimitRecords
 from windlass.store import COUNT_CAP
 
 T = TypeVar("T")
@@ -26,7 +28,7 @@ def list_limits(url: Url = None, app: AppPath = None, as_json: AsJson = False) -
     """List the limits, their values in code, and how many jobs use or wait for them."""
     found = run(_with_records(lambda records: records.list(), url, app))
     if as_json:
-        terminal.print_json([_facts(one) for one in found])
+        terminal.print_json([_facts(info) for info in found])
     elif not found:
         terminal.info(
             "No limits. Create one with windlass limits set; limits declared in code appear "
@@ -91,12 +93,12 @@ async def _with_records(
         return await work(LimitRecords(client.store))
 
 
-def _print_limit(one: LimitInfo, *, as_json: bool) -> None:
+def _print_limit(info: LimitInfo, *, as_json: bool) -> None:
     if as_json:
-        terminal.print_json(_facts(one))
+        terminal.print_json(_facts(info))
     else:
-        source = "" if one.override is not None else " (from code)"
-        terminal.out().print(f"{escape(one.name)}: {one.limit}{source}", soft_wrap=True)
+        source = "" if info.override is not None else " (from code)"
+        terminal.out().print(f"{escape(info.name)}: {info.limit}{source}", soft_wrap=True)
 
 
 def _print_removed(name: str, *, as_json: bool) -> None:
@@ -108,9 +110,9 @@ def _print_removed(name: str, *, as_json: bool) -> None:
 
 def _table(found: Sequence[LimitInfo]) -> None:
     table = terminal.table("limit", "value", "in code", "holding", "waiting")
-    table.columns[0].min_width = max(len(one.name) for one in found)
-    for one in found:
-        table.add_row(escape(one.name), str(one.limit), _code(one), *_counts(one))
+    table.columns[0].min_width = max(len(info.name) for info in found)
+    for info in found:
+        table.add_row(escape(info.name), str(info.limit), _code(info), *_counts(info))
     for column in table.columns[3:]:
         column.justify = "right"
     terminal.out().print(table)
@@ -118,33 +120,33 @@ def _table(found: Sequence[LimitInfo]) -> None:
 
 def _stack(found: Sequence[LimitInfo]) -> None:
     console = terminal.out()
-    for one in found:
-        console.print(escape(one.name), soft_wrap=True)
-        console.print(f"  {one.limit} (code: {_code(one)})", soft_wrap=True)
-        holding, waiting = _counts(one)
+    for info in found:
+        console.print(escape(info.name), soft_wrap=True)
+        console.print(f"  {info.limit} (code: {_code(info)})", soft_wrap=True)
+        holding, waiting = _counts(info)
         if holding:
             console.print(f"  {holding} holding, {waiting} waiting")
 
 
-def _code(one: LimitInfo) -> str:
-    if one.declared is None:
+def _code(info: LimitInfo) -> str:
+    if info.declared is None:
         return "-"
-    return "same" if one.declared == one.limit else str(one.declared)
+    return "same" if info.declared == info.limit else str(info.declared)
 
 
-def _counts(one: LimitInfo) -> tuple[str, str]:
-    if one.holding is None or one.waiting is None:
+def _counts(info: LimitInfo) -> tuple[str, str]:
+    if info.holding is None or info.waiting is None:
         return "", ""
-    more = "+" if one.waiting >= COUNT_CAP else ""
-    return f"{one.holding:,}", f"{one.waiting:,}{more}"
+    more = "+" if info.waiting >= COUNT_CAP else ""
+    return f"{info.holding:,}", f"{info.waiting:,}{more}"
 
 
-def _facts(one: LimitInfo) -> dict[str, Any]:
+def _facts(info: LimitInfo) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "limit": one.limit.encode(),
-        "declared": None if one.declared is None else one.declared.encode(),
-        "override": None if one.override is None else one.override.encode(),
-        "holding": one.holding,
-        "waiting": one.waiting,
+        "name": info.name,
+        "limit": info.limit.encode(),
+        "declared": None if info.declared is None else info.declared.encode(),
+        "override": None if info.override is None else info.override.encode(),
+        "holding": info.holding,
+        "waiting": info.waiting,
     }

@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from windlass.cli import terminal
-from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run, store_url
+from windlass.cli.common_options import AppPath, AsJson, Url
+from windlass.cli.event_loop import run
+from windlass.cli.store_connection import open_client, store_url
 from windlass.stores import migration_script, public_url, roles_script
 
 Print = Annotated[

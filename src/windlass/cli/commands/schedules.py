@@ -1,4 +1,4 @@
-"""`windlass schedules`: manages schedules."""
+"""`windlass schedules`: manages cron schedules and intervals."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ import typer
 from rich.markup import escape
 
 from windlass.cli import job_format, terminal
+from windlass.cli.app_loader import require_app
 from windlass.cli.commands.config import duration
 from windlass.cli.commands.enqueue import find_task, parse_argument, prepare_job
-from windlass.cli.store_options import AppPath, AsJson, Url, open_client, require_app, run
+from windlass.cli.common_options import AppPath, AsJson, Url
+from windlass.cli.event_loop import run
+from windlass.cli.store_connection import open_client
 from windlass.client import Client, EnqueueOptions, accepted_row
 from windlass.core.clock import from_datetime
 from windlass.core.job.row import JobRow
 from windlass.core.schedule import MissedPolicy
-from windlass.schedule_records import ScheduleInfo, ScheduleRecords
+from windlass.records.schedule_records import ScheduleInfo, ScheduleRecords
 
 T = TypeVar("T")
-commands = typer.Typer(no_args_is_help=True, help="Manage schedules.")
+commands = typer.Typer(no_args_is_help=True, help="Manage cron schedules and intervals.")
 Name = Annotated[str, typer.Argument(help="Schedule name.")]
 
 
@@ -28,7 +31,7 @@ def list_schedules(url: Url = None, app: AppPath = None, as_json: AsJson = False
     """List schedules with their last and next run."""
     found = run(_with_records(lambda records, _: records.list(), url, app))
     if as_json:
-        terminal.print_json([_facts(one) for one in found])
+        terminal.print_json([_facts(info) for info in found])
     elif not found:
         terminal.info(
             "No schedules. Create one with windlass schedules add; "
@@ -64,7 +67,7 @@ def add(
         str | None, typer.Option(help="At most one active job of the task with this key.")
     ] = None,
     limit_key: Annotated[
-        str | None, typer.Option(help="Key for per-key limits and fairness.")
+        str | None, typer.Option(help="Key for limits per key and fairness.")
     ] = None,
     app: AppPath = None,
     as_json: AsJson = False,
@@ -144,65 +147,65 @@ async def _with_records(
         return await work(ScheduleRecords(client.store), client)
 
 
-def _print_schedule(one: ScheduleInfo, action: str, *, as_json: bool) -> None:
+def _print_schedule(info: ScheduleInfo, action: str, *, as_json: bool) -> None:
     if as_json:
-        terminal.print_json(_facts(one))
+        terminal.print_json(_facts(info))
         return
-    next_run = "" if one.next_tick is None else f"; next run {_next(one)}"
-    terminal.out().print(f"{escape(one.name)} {action}{next_run}", soft_wrap=True)
+    next_run = "" if info.next_tick is None else f"; next run {_next(info)}"
+    terminal.out().print(f"{escape(info.name)} {action}{next_run}", soft_wrap=True)
 
 
 def _table(found: Sequence[ScheduleInfo]) -> None:
     table = terminal.table("schedule", "when", "task", "missed", "last", "next")
-    table.columns[0].min_width = max(len(one.name) for one in found)
-    for one in found:
+    table.columns[0].min_width = max(len(info.name) for info in found)
+    for info in found:
         table.add_row(
-            escape(one.name),
-            escape(_when(one)),
-            escape(one.task),
-            one.missed.value,
-            _last(one),
-            _next(one),
+            escape(info.name),
+            escape(_when(info)),
+            escape(info.task),
+            info.missed.value,
+            _last(info),
+            _next(info),
         )
     terminal.out().print(table)
 
 
 def _stack(found: Sequence[ScheduleInfo]) -> None:
     console = terminal.out()
-    for one in found:
-        console.print(escape(one.name), soft_wrap=True)
-        console.print(f"  {escape(_when(one))}: {escape(one.task)}", soft_wrap=True)
-        console.print(f"  last {_last(one)}, next {_next(one)}, missed: {one.missed.value}")
+    for info in found:
+        console.print(escape(info.name), soft_wrap=True)
+        console.print(f"  {escape(_when(info))}: {escape(info.task)}", soft_wrap=True)
+        console.print(f"  last {_last(info)}, next {_next(info)}, missed: {info.missed.value}")
 
 
-def _when(one: ScheduleInfo) -> str:
-    if one.every is not None:
-        return f"every {duration(one.every)}"
-    return f"{one.cron}" if one.tz == "UTC" else f"{one.cron} {one.tz}"
+def _when(info: ScheduleInfo) -> str:
+    if info.every is not None:
+        return f"every {duration(info.every)}"
+    return f"{info.cron}" if info.tz == "UTC" else f"{info.cron} {info.tz}"
 
 
-def _last(one: ScheduleInfo) -> str:
-    return "never" if one.last_tick is None else terminal.ago(from_datetime(one.last_tick))
+def _last(info: ScheduleInfo) -> str:
+    return "never" if info.last_tick is None else terminal.ago(from_datetime(info.last_tick))
 
 
-def _next(one: ScheduleInfo) -> str:
-    if one.paused:
+def _next(info: ScheduleInfo) -> str:
+    if info.paused:
         return "[yellow]paused[/]"
-    return "never" if one.next_tick is None else terminal.ago(from_datetime(one.next_tick))
+    return "never" if info.next_tick is None else terminal.ago(from_datetime(info.next_tick))
 
 
-def _facts(one: ScheduleInfo) -> dict[str, Any]:
-    last = None if one.last_tick is None else terminal.iso(from_datetime(one.last_tick))
-    upcoming = None if one.next_tick is None else terminal.iso(from_datetime(one.next_tick))
+def _facts(info: ScheduleInfo) -> dict[str, Any]:
+    last = None if info.last_tick is None else terminal.iso(from_datetime(info.last_tick))
+    upcoming = None if info.next_tick is None else terminal.iso(from_datetime(info.next_tick))
     return {
-        "name": one.name,
-        "task": one.task,
-        "cron": one.cron,
-        "every": one.every,
-        "tz": one.tz,
-        "missed": one.missed.value,
-        "paused": one.paused,
-        "declared": one.declared,
+        "name": info.name,
+        "task": info.task,
+        "cron": info.cron,
+        "every": info.every,
+        "tz": info.tz,
+        "missed": info.missed.value,
+        "paused": info.paused,
+        "declared": info.declared,
         "lastTick": last,
         "nextTick": upcoming,
     }

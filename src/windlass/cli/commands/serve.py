@@ -17,11 +17,12 @@ from windlass.app import Windlass
 from windlass.cli import terminal
 from windlass.cli.app_loader import load_app
 from windlass.cli.commands.worker import worker_config
-from windlass.cli.store_options import Url, run
-from windlass.config import Settings, settings
+from windlass.cli.common_options import Url
+from windlass.cli.event_loop import run
 from windlass.core.errors import ConfigurationError
 from windlass.server.auth.api_keys import ApiKeys
 from windlass.server.config import LOOPBACK, AuthMode, ServerConfig
+from windlass.settings import Settings, load_settings
 from windlass.stores import public_url
 from windlass.worker import WorkerConfig
 from windlass.worker.loops.sweeper import Sweeper
@@ -53,7 +54,7 @@ def serve(
     requires keys. On shutdown, streams are closed and requests finish.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    found = settings({"app": app, "url": url, "host": host, "port": port})
+    found = load_settings({"app": app, "url": url, "host": host, "port": port})
     if found["app"].value is None or (url is not None and app is None):
         application = Windlass(found["url"].value)
     else:

@@ -12,12 +12,14 @@ import typer
 
 from windlass.app import Windlass
 from windlass.cli import terminal
-from windlass.cli.output_queue import OutputQueue
-from windlass.cli.recycle_limits import RecycleLimits
-from windlass.cli.shutdown import StopRequests, WorkerRunner, supervisor_requests
-from windlass.cli.store_options import require_app, run
-from windlass.config import Settings, settings
+from windlass.cli.app_loader import require_app
+from windlass.cli.event_loop import run
+from windlass.cli.worker_process.background_printer import BackgroundPrinter
+from windlass.cli.worker_process.stop_requests import StopRequests, supervisor_requests
+from windlass.cli.worker_process.worker_recycler import WorkerRecycler
+from windlass.cli.worker_process.worker_runner import WorkerRunner
 from windlass.core.job.state import State
+from windlass.settings import Settings, load_settings
 from windlass.store import Retention
 from windlass.stores import public_url, sqlite_path
 from windlass.worker import WorkerConfig
@@ -66,7 +68,7 @@ def worker(
         "lease": lease,
         "grace": grace,
     }
-    found = settings(arguments | {"app": app, "processes": processes})
+    found = load_settings(arguments | {"app": app, "processes": processes})
     if supervised is None and found["processes"].is_set:
         _supervise(found, arguments, burst=burst)
     else:
@@ -80,12 +82,12 @@ def _run_worker(found: Settings, supervised: str | None, *, burst: bool) -> None
     application = require_app(found["app"].value)
     config = worker_config(found, burst=burst)
     print_startup(application, config, full=supervised is None or supervised.endswith(":1"))
-    limits = RecycleLimits(found["max_jobs"].value, found["max_memory"].value)
+    limits = WorkerRecycler(found["max_jobs"].value, found["max_memory"].value)
     # A job leaves a few dozen objects and no cycles: a collection every 700 objects takes a tenth
     # of a busy worker's time (2026-11).
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-    output = OutputQueue()
+    output = BackgroundPrinter()
     recycled = run(run_until_stopped(application, config, limits, output, requests), fast=True)
     code = RECYCLED if recycled and supervised is not None else 0
     output.exit_if_blocked(code)
@@ -118,7 +120,7 @@ def _supervise(found: Settings, arguments: Mapping[str, object], *, burst: bool)
     ]
     count = "1 worker process" if number == 1 else f"{number} worker processes"
     terminal.info(f"Supervising {count} for {app or 'the app'}")
-    output = OutputQueue()
+    output = BackgroundPrinter()
     supervisor = Supervisor(
         [*windlass_command(), "worker", *options],
         number,
@@ -136,8 +138,8 @@ def _supervise(found: Settings, arguments: Mapping[str, object], *, burst: bool)
 async def run_until_stopped(
     app: Windlass,
     config: WorkerConfig,
-    limits: RecycleLimits,
-    output: OutputQueue,
+    limits: WorkerRecycler,
+    output: BackgroundPrinter,
     requests: StopRequests | None,
 ) -> bool:
     """Run a worker and report its end; return whether it reached a limit."""

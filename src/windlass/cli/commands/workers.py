@@ -9,7 +9,9 @@ import typer
 from rich.markup import escape
 
 from windlass.cli import terminal
-from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run
+from windlass.cli.common_options import AppPath, AsJson, Url
+from windlass.cli.event_loop import run
+from windlass.cli.store_connection import open_client
 from windlass.core.worker_presence import LiveWorker
 
 commands = typer.Typer(no_args_is_help=True, help="List running workers.")
@@ -29,7 +31,7 @@ def list_workers(url: Url = None, app: AppPath = None, as_json: AsJson = False) 
     """
     found = run(_workers(url, app))
     if as_json:
-        terminal.print_json([_facts(one) for one in found])
+        terminal.print_json([_facts(worker) for worker in found])
     elif not found:
         terminal.info("No running workers. Start one with windlass worker module:app")
     elif terminal.out().width < terminal.NARROW_WIDTH:
@@ -47,58 +49,60 @@ def _table(found: Sequence[LiveWorker]) -> None:
     table = terminal.table(
         "worker", "state", "uptime", "last claim", "running", "free", "tasks", "queues"
     )
-    table.columns[0].min_width = max(len(one.name) for one in found)
+    table.columns[0].min_width = max(len(worker.name) for worker in found)
     table.columns[1].min_width = len("stopping")
-    for one in found:
+    for worker in found:
         table.add_row(
-            escape(one.name),
-            _state(one),
-            terminal.ago(one.started_at).removesuffix(" ago"),
-            _last_claim(one),
-            str(one.running),
-            str(one.free),
-            str(len(one.tasks)),
-            escape(_queues(one)),
+            escape(worker.name),
+            _state(worker),
+            terminal.ago(worker.started_at).removesuffix(" ago"),
+            _last_claim(worker),
+            str(worker.running),
+            str(worker.free),
+            str(len(worker.tasks)),
+            escape(_queues(worker)),
         )
     terminal.out().print(table)
 
 
 def _stack(found: Sequence[LiveWorker]) -> None:
     console = terminal.out()
-    for one in found:
-        console.print(f"{escape(one.name)} {_state(one)}", soft_wrap=True)
-        uptime = terminal.ago(one.started_at).removesuffix(" ago")
-        console.print(f"  uptime {uptime}, last claim {_last_claim(one)}, running {one.running}")
-        console.print(f"  {escape(_queues(one))}", soft_wrap=True)
+    for worker in found:
+        console.print(f"{escape(worker.name)} {_state(worker)}", soft_wrap=True)
+        uptime = terminal.ago(worker.started_at).removesuffix(" ago")
+        console.print(
+            f"  uptime {uptime}, last claim {_last_claim(worker)}, running {worker.running}"
+        )
+        console.print(f"  {escape(_queues(worker))}", soft_wrap=True)
 
 
-def _state(one: LiveWorker) -> str:
-    if one.unresponsive:
+def _state(worker: LiveWorker) -> str:
+    if worker.unresponsive:
         return "[red]unresponsive[/]"
-    return "[yellow]stopping[/]" if one.stopping else "[green]healthy[/]"
+    return "[yellow]stopping[/]" if worker.stopping else "[green]healthy[/]"
 
 
-def _last_claim(one: LiveWorker) -> str:
-    return "never" if one.last_claim_at is None else terminal.ago(one.last_claim_at)
+def _last_claim(worker: LiveWorker) -> str:
+    return "never" if worker.last_claim_at is None else terminal.ago(worker.last_claim_at)
 
 
-def _queues(one: LiveWorker) -> str:
-    return ",".join(f"{name}={slots}" for name, slots in one.queues.items())
+def _queues(worker: LiveWorker) -> str:
+    return ",".join(f"{name}={slots}" for name, slots in worker.queues.items())
 
 
-def _facts(one: LiveWorker) -> dict[str, Any]:
+def _facts(worker: LiveWorker) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "host": one.host,
-        "pid": one.pid,
-        "version": one.version,
-        "queues": dict(one.queues),
-        "tasks": list(one.tasks),
-        "running": one.running,
-        "free": one.free,
-        "stopping": one.stopping,
-        "unresponsive": one.unresponsive,
-        "startedAt": terminal.iso(one.started_at),
-        "seenAt": terminal.iso(one.seen_at),
-        "lastClaimAt": terminal.iso(one.last_claim_at),
+        "name": worker.name,
+        "host": worker.host,
+        "pid": worker.pid,
+        "version": worker.version,
+        "queues": dict(worker.queues),
+        "tasks": list(worker.tasks),
+        "running": worker.running,
+        "free": worker.free,
+        "stopping": worker.stopping,
+        "unresponsive": worker.unresponsive,
+        "startedAt": terminal.iso(worker.started_at),
+        "seenAt": terminal.iso(worker.seen_at),
+        "lastClaimAt": terminal.iso(worker.last_claim_at),
     }

@@ -9,7 +9,7 @@ from fastapi import Query
 
 from windlass.core.clock import SECOND, Instant, from_datetime, minute_of
 from windlass.core.query.job_query import MAX_PAGE
-from windlass.limits import LimitRecords
+from windlass.records.limit_records import LimitRecords
 from windlass.server.auth.audit import AuditLog
 from windlass.server.context import Ctx
 from windlass.server.problem_details import invalid_field

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Path
 
-from windlass.schedule_records import ScheduleInfo
+from windlass.records.schedule_records import ScheduleInfo
 from windlass.server.context import Ctx, RequestContext
 from windlass.server.schemas.jobs import EnqueuedView
 from windlass.server.schemas.requests import CreateScheduleRequest

@@ -16,7 +16,7 @@ from windlass.core.query.queue_rates import Rates
 from windlass.core.worker_presence import LiveWorker
 from windlass.insights.failures import FailureGroup, FailureGroups
 from windlass.insights.queues import Queue
-from windlass.limits import LimitInfo
+from windlass.records.limit_records import LimitInfo
 from windlass.server.auth.audit import AuditEntry
 from windlass.server.schemas.jobs import ResponseModel, shared_fields
 from windlass.store import COUNT_CAP, Rollup

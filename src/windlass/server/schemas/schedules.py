@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from windlass.core.codec import Codec, Purpose
-from windlass.schedule_records import ScheduleInfo
+from windlass.records.schedule_records import ScheduleInfo
 from windlass.server.schemas.jobs import ResponseModel, decode_value, shared_fields
 
 

@@ -36,7 +36,7 @@ from windlass.core.schedule import (
     tick_job,
 )
 from windlass.cron import ticks_of
-from windlass.schedule_records import ScheduleRecords
+from windlass.records.schedule_records import ScheduleRecords
 from windlass.store import Store
 from windlass.worker.loops.outage_log import OutageLog
 

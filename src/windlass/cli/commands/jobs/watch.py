@@ -9,8 +9,11 @@ from uuid import UUID
 import typer
 
 from windlass.cli import job_format, terminal
+from windlass.cli.common_options import AppPath, AsJson, JobId, Url
+from windlass.cli.event_loop import run
 from windlass.cli.job_follow import follow
-from windlass.cli.store_options import AppPath, AsJson, JobId, Url, find_job, open_client, run
+from windlass.cli.job_lookup import find_job
+from windlass.cli.store_connection import open_client
 from windlass.client import Client
 from windlass.core.event import Event
 

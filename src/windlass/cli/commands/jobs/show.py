@@ -9,7 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from windlass.cli import job_format, terminal
-from windlass.cli.store_options import AppPath, AsJson, JobId, Url, find_job, open_client, run
+from windlass.cli.common_options import AppPath, AsJson, JobId, Url
+from windlass.cli.event_loop import run
+from windlass.cli.job_lookup import find_job
+from windlass.cli.store_connection import open_client
 from windlass.core.clock import SECOND
 from windlass.core.job import failure
 from windlass.core.job.attempt import Attempt

@@ -11,27 +11,33 @@ from rich.console import Console
 from rich.markup import escape
 
 from windlass.cli import job_format, terminal
-from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run
+from windlass.cli.common_options import AppPath, AsJson, Url
+from windlass.cli.event_loop import run
+from windlass.cli.store_connection import open_client
 from windlass.core.admission.gates import limit_name
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query.job_query import MAX_PAGE, Page, Query
 
-Names = Annotated[list[str] | None, typer.Option(help="Filter; may be repeated.")]
+QueueNames = Annotated[list[str] | None, typer.Option(help="Filter by queue; may be repeated.")]
+TaskNames = Annotated[list[str] | None, typer.Option(help="Filter by task; may be repeated.")]
 
 
 def list_jobs(
     *,
     state: Annotated[
-        list[State] | None, typer.Option("--state", "-s", help="Filter; may be repeated.")
+        list[State] | None,
+        typer.Option("--state", "-s", help="Filter by state; may be repeated."),
     ] = None,
-    queue: Names = None,
-    task: Names = None,
+    queue: QueueNames = None,
+    task: TaskNames = None,
     tag: Annotated[
         list[str] | None, typer.Option(help="Filter by tag; repeat to require several.")
     ] = None,
     error: Annotated[str | None, typer.Option(help="Filter by error code.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MAX_PAGE)] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=MAX_PAGE, help="Number of jobs.")
+    ] = 20,
     cursor: Annotated[
         str | None, typer.Option(help="Continue after this cursor, printed below a page.")
     ] = None,

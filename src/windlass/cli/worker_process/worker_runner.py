@@ -1,4 +1,4 @@
-"""Shutdown of a worker process in three steps: finish, force, exit.
+"""Runs a worker, and shuts it down in three steps: finish, force, exit.
 
 The first signal gives running jobs the grace period. The second signal, or a little more than the
 grace period, requeues them. The third signal, or a little later, ends the process even if tasks,
@@ -18,20 +18,19 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from enum import Enum, auto
 from queue import Empty, SimpleQueue
 from threading import Thread, get_ident
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any
 
 from windlass.app import Windlass
 from windlass.cli import terminal
-from windlass.cli.output_queue import OutputQueue
-from windlass.cli.store_wait import wait_for_store
+from windlass.cli.worker_process.background_printer import BackgroundPrinter
+from windlass.cli.worker_process.stop_requests import StopRequest, StopRequests
+from windlass.cli.worker_process.store_availability import wait_for_store
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
 from windlass.worker import Worker
-from windlass.worker.supervised_process import watch_supervisor
 from windlass.worker.supervisor import FORCE_TIMEOUT
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -39,25 +38,6 @@ WAKE_SIGNAL, WAKE_INTERVAL = signal.SIGURG, 0.2  # seconds
 STORE_TIMEOUT = 1.0  # seconds
 MAX_LISTED = 5  # jobs in the last message
 SHOW_CURSOR = "\x1b[?25h"
-
-
-class StopRequest(Enum):
-    NEXT = auto()  # one step further
-    FINISH = auto()  # the first step, also if repeated
-    FORCE = auto()  # the second step
-    DONE = auto()  # the worker has ended
-
-
-StopRequests: TypeAlias = SimpleQueue[StopRequest]
-"""`put` is safe from any thread and from signal handlers."""
-
-
-def supervisor_requests(supervised: str) -> StopRequests:
-    """Collect stop requests of the supervisor; the argument is its --supervised option."""
-    requests: StopRequests = SimpleQueue()
-    pipe = int(supervised.partition(":")[0])
-    watch_supervisor(pipe, lambda: requests.put(StopRequest.FORCE))
-    return requests
 
 
 class WorkerRunner:
@@ -71,7 +51,7 @@ class WorkerRunner:
         self,
         app: Windlass,
         worker: Worker,
-        output: OutputQueue,
+        output: BackgroundPrinter,
         *,
         requests: StopRequests | None = None,
         quiet: bool = False,

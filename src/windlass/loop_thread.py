@@ -1,4 +1,4 @@
-"""Synchronous calls: a background thread with an event loop."""
+"""A thread with an event loop, which runs async methods for synchronous code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Settings: the only module that reads the environment.
+"""Settings of commands and apps: from arguments, the environment and windlass.toml.
+
+Only this module reads the environment. `WorkerConfig` and `ServerConfig` configure one worker and
+one server in code; `windlass worker` and `windlass serve` create them from these settings.
 
 Arguments override the environment (`WINDLASS_…`). The environment overrides `windlass.toml` (or
 `[tool.windlass]` in `pyproject.toml`) in the working directory or its nearest parent. The file
@@ -28,25 +31,25 @@ DAY = 86_400.0
 FILE = "windlass.toml"
 _PREFIX = "WINDLASS_"
 _MAX_PORT = 65_535
-_RELATIVE = re.compile(r"sqlite:///(?!/)")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_RELATIVE_SQLITE_URL = re.compile(r"sqlite:///(?!/)")
+_SIZE_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 def store_url(argument: str | None = None, environment: Mapping[str, str] | None = None) -> str:
     """Return the URL of the store: the argument, WINDLASS_URL, windlass.toml, or ./windlass.db."""
-    return argument or str(settings({}, environment)["url"].value)
+    return argument or str(load_settings({}, environment)["url"].value)
 
 
 def store_key(argument: str | None = None) -> str | None:
     """Return the API key of a server: the argument, WINDLASS_KEY, or windlass.toml."""
-    key: str | None = argument or settings()["key"].value
+    key: str | None = argument or load_settings()["key"].value
     return key
 
 
 def data_directory(argument: Path | str | None = None) -> Path:
     """Return the directory of workspaces: argument, WINDLASS_DATA, file, or ./windlass-data."""
-    return Path(argument or settings()["data"].value).absolute()
+    return Path(argument or load_settings()["data"].value).absolute()
 
 
 # -- the settings
@@ -121,7 +124,7 @@ def _duration(value: Any, what: str) -> float:
 
 def _size(value: Any, what: str) -> int:
     """Parse bytes, or text such as "512M" and "2G" (powers of 1024)."""
-    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    match = _SIZE_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
     number = float(match[1]) * _UNITS[match[2].lower()] if match else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 1:
         raise InvalidArgumentError(f'{what} is {value!r}; write it as "512M" or "2G"')
@@ -144,42 +147,61 @@ def _queues(value: Any, what: str) -> dict[str, int | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _SettingType:
-    read: Callable[[Any, str], Any]
+class SettingType:
+    """How a setting is written: the parser of its values, and its format for the reference."""
+
+    parse: Callable[[Any, str], Any]
+    format: str
+
+
+_TEXT = SettingType(_text, "string")
+_SECRET = SettingType(_secret, "string")
+_COUNT = SettingType(_count, "integer")
+_PORT = SettingType(_port, "integer")
+_DURATION = SettingType(_duration, 'seconds, or text: "5m"')
+_SIZE = SettingType(_size, 'bytes, or text: "512M"')
+_QUEUES = SettingType(_queues, '"media=2,default=10", or a table')
+
+
+@dataclass(frozen=True, slots=True)
+class SettingSpec:
+    """The type, the meaning and the default of a setting."""
+
+    type: SettingType
     meaning: str
     default: Any = None
 
 
-_SETTINGS: Mapping[str, _SettingType] = {
-    "url": _SettingType(_text, "the store URL", DEFAULT_URL),
-    "app": _SettingType(_text, "the application, `module:app`"),
-    "key": _SettingType(_secret, "the API key of the server, if `url` is `https://…`; never shown"),
-    "queues": _SettingType(_queues, "queues of a worker, each with its slots", {"default": None}),
-    "concurrency": _SettingType(
-        _count, "slots of each queue that has no number in `queues`", DEFAULT_SLOTS
+SETTINGS: Mapping[str, SettingSpec] = {
+    "url": SettingSpec(_TEXT, "the store URL", DEFAULT_URL),
+    "app": SettingSpec(_TEXT, "the application, `module:app`"),
+    "key": SettingSpec(_SECRET, "the API key of the server, if `url` is `https://…`; never shown"),
+    "queues": SettingSpec(_QUEUES, "queues of a worker, each with its slots", {"default": None}),
+    "concurrency": SettingSpec(
+        _COUNT, "slots of each queue that has no number in `queues`", DEFAULT_SLOTS
     ),
-    "lease": _SettingType(_duration, "overrides the leases of the tasks"),
-    "grace": _SettingType(_duration, "how long a shutdown waits for running jobs", DEFAULT_GRACE),
-    "processes": _SettingType(_count, "number of worker processes", 1),
-    "max_jobs": _SettingType(_count, "a worker exits after this many attempts"),
-    "max_memory": _SettingType(_size, "a worker exits when it uses more memory"),
-    "data": _SettingType(_text, "the directory of workspaces", DEFAULT_DATA),
-    "host": _SettingType(_text, "the address that `windlass serve` listens on", DEFAULT_HOST),
-    "port": _SettingType(_port, "the port that it listens on; 0 selects a free port", DEFAULT_PORT),
-    "keep_succeeded": _SettingType(
-        _duration, "how long succeeded jobs are kept; 0 is forever", 30 * DAY
+    "lease": SettingSpec(_DURATION, "overrides the leases of the tasks"),
+    "grace": SettingSpec(_DURATION, "how long a shutdown waits for running jobs", DEFAULT_GRACE),
+    "processes": SettingSpec(_COUNT, "number of worker processes", 1),
+    "max_jobs": SettingSpec(_COUNT, "a worker exits after this many attempts"),
+    "max_memory": SettingSpec(_SIZE, "a worker exits when it uses more memory"),
+    "data": SettingSpec(_TEXT, "the directory of workspaces", DEFAULT_DATA),
+    "host": SettingSpec(_TEXT, "the address that `windlass serve` listens on", DEFAULT_HOST),
+    "port": SettingSpec(_PORT, "the port that it listens on; 0 selects a free port", DEFAULT_PORT),
+    "keep_succeeded": SettingSpec(
+        _DURATION, "how long succeeded jobs are kept; 0 is forever", 30 * DAY
     ),
-    "keep_canceled": _SettingType(
-        _duration, "how long canceled jobs are kept; 0 is forever", 30 * DAY
+    "keep_canceled": SettingSpec(
+        _DURATION, "how long canceled jobs are kept; 0 is forever", 30 * DAY
     ),
-    "keep_failed": _SettingType(_duration, "how long failed jobs are kept; 0 is forever", 90 * DAY),
-    "keep_log": _SettingType(
-        _duration, "how long the logs of finished jobs are kept; 0 is forever", 30 * DAY
+    "keep_failed": SettingSpec(_DURATION, "how long failed jobs are kept; 0 is forever", 90 * DAY),
+    "keep_log": SettingSpec(
+        _DURATION, "how long the logs of finished jobs are kept; 0 is forever", 30 * DAY
     ),
 }
 
 
-def settings(
+def load_settings(
     arguments: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
     start: Path | None = None,
@@ -187,23 +209,23 @@ def settings(
     """Return all settings for the working directory `start`. None in arguments is unset."""
     variables = os.environ if environment is None else environment
     path, table = _file(start or Path.cwd())
-    unknown = sorted(set(table) - set(_SETTINGS))
+    unknown = sorted(set(table) - set(SETTINGS))
     if unknown:
         raise ConfigurationError(
-            f"{path} has unknown settings: {', '.join(unknown)}; valid are {', '.join(_SETTINGS)}"
+            f"{path} has unknown settings: {', '.join(unknown)}; valid are {', '.join(SETTINGS)}"
         )
     given = arguments or {}
     return Settings(
         {
-            name: _resolve(name, kind, given, variables, (path, table))
-            for name, kind in _SETTINGS.items()
+            name: _resolve(name, spec, given, variables, (path, table))
+            for name, spec in SETTINGS.items()
         }
     )
 
 
 def _resolve(
     name: str,
-    kind: _SettingType,
+    spec: SettingSpec,
     arguments: Mapping[str, Any],
     environment: Mapping[str, str],
     file: tuple[Path | None, Mapping[str, Any]],
@@ -211,21 +233,21 @@ def _resolve(
     variable = _PREFIX + name.upper()
     path, table = file
     if arguments.get(name) is not None:
-        return SettingValue(name, kind.read(arguments[name], name), "argument")
+        return SettingValue(name, spec.type.parse(arguments[name], name), "argument")
     if environment.get(variable):
-        value = kind.read(environment[variable], variable)
+        value = spec.type.parse(environment[variable], variable)
         return SettingValue(name, value, f"environment {variable}")
     if name in table and path is not None:
-        value = _relative_to(name, kind.read(table[name], f"{name} in {path}"), path.parent)
+        value = _relative_to(name, spec.type.parse(table[name], f"{name} in {path}"), path.parent)
         return SettingValue(name, value, str(path))
-    return SettingValue(name, kind.default, "unset" if kind.default is None else "default")
+    return SettingValue(name, spec.default, "unset" if spec.default is None else "default")
 
 
 def _relative_to(name: str, value: Any, directory: Path) -> Any:
     """Resolve paths in a settings file relative to the file, not to the working directory."""
     if name == "url":
         parent = "".join(quote(sign) if sign in "%#?" else sign for sign in str(directory))
-        return _RELATIVE.sub(lambda _: f"sqlite:///{parent}/", value)
+        return _RELATIVE_SQLITE_URL.sub(lambda _: f"sqlite:///{parent}/", value)
     return str(directory / value) if name == "data" else value
 
 

@@ -1,4 +1,4 @@
-"""Settings: durations in words, and where the jobs are kept."""
+"""Settings: durations, sizes, precedence of their sources, and store URLs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from windlass import Context, Windlass, WorkerConfig
-from windlass.config import DEFAULT_URL, data_directory, settings, store_key, store_url
 from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import InvalidArgumentError, WindlassError
+from windlass.settings import DEFAULT_URL, data_directory, load_settings, store_key, store_url
 from windlass.store import Retention
 from windlass.stores import open_store, sqlite_path
 
@@ -33,12 +33,12 @@ from windlass.stores import open_store, sqlite_path
         ("1w", 604_800.0),
     ],
 )
-def test_a_duration_is_read(given: Duration, expected: float) -> None:
+def test_a_duration_is_parsed(given: Duration, expected: float) -> None:
     assert to_seconds(given) == expected
 
 
 @pytest.mark.parametrize("given", ["", "5", "five", "5 parsecs", "1h30", "-5s", "5s!", "s"])
-def test_words_that_are_no_duration_are_refused_with_examples(given: str) -> None:
+def test_text_that_is_no_duration_is_refused_with_examples(given: str) -> None:
     with pytest.raises(InvalidArgumentError, match=r'delay is .*; write .*"1h30m"') as caught:
         to_seconds(given, "delay")
     assert repr(given) in str(caught.value)
@@ -51,12 +51,12 @@ def test_an_invalid_duration_is_refused(given: Duration) -> None:
 
 
 @pytest.mark.parametrize("given", [None, [], object()])
-def test_what_is_no_duration_at_all_is_refused_by_name(given: Any) -> None:
+def test_a_value_of_another_type_is_refused_with_its_name(given: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="timeout is "):
         to_seconds(given, "timeout")
 
 
-def test_the_argument_wins_over_the_environment_and_that_over_the_default() -> None:
+def test_an_argument_overrides_the_environment_which_overrides_the_default() -> None:
     environment = {"WINDLASS_URL": "memory:"}
     assert store_url("sqlite:///mine.db", environment) == "sqlite:///mine.db"
     assert store_url(None, environment) == "memory:"
@@ -64,7 +64,7 @@ def test_the_argument_wins_over_the_environment_and_that_over_the_default() -> N
     assert store_url("", {"WINDLASS_URL": ""}) == DEFAULT_URL
 
 
-def test_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_of_the_process_applies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINDLASS_URL", "memory:")
     assert store_url() == "memory:"
     monkeypatch.delenv("WINDLASS_URL")
@@ -74,45 +74,45 @@ def test_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch)
 # -- settings and their origin
 
 
-def test_the_environment_overrides_the_file_and_the_file_the_default(tmp_path: Path) -> None:
+def test_the_environment_overrides_the_file_which_overrides_the_default(tmp_path: Path) -> None:
     (tmp_path / "windlass.toml").write_text('url = "sqlite:////srv/file.db"\ngrace = 5\n')
-    found = settings({}, {"WINDLASS_GRACE": "7"}, tmp_path)
+    found = load_settings({}, {"WINDLASS_GRACE": "7"}, tmp_path)
     assert (found["grace"].value, found["grace"].origin) == (7.0, "environment WINDLASS_GRACE")
     assert found["url"].value == "sqlite:////srv/file.db"
     assert found["url"].origin == str(tmp_path / "windlass.toml")
-    assert settings({"grace": "9s"}, {"WINDLASS_GRACE": "7"}, tmp_path)["grace"].value == 9.0
+    assert load_settings({"grace": "9s"}, {"WINDLASS_GRACE": "7"}, tmp_path)["grace"].value == 9.0
 
 
 def test_a_setting_without_a_value_is_unset_or_the_default(tmp_path: Path) -> None:
-    found = settings({"lease": None}, {"WINDLASS_LEASE": ""}, tmp_path)
+    found = load_settings({"lease": None}, {"WINDLASS_LEASE": ""}, tmp_path)
     assert (found["lease"].value, found["lease"].origin) == (None, "unset")
     assert (found["url"].value, found["url"].origin) == (DEFAULT_URL, "default")
     assert not found["url"].is_set
-    same = settings({"url": DEFAULT_URL}, {}, tmp_path)["url"]
+    same = load_settings({"url": DEFAULT_URL}, {}, tmp_path)["url"]
     assert same.value == DEFAULT_URL
     assert same.is_set
 
 
-def test_the_nearest_file_upward_counts_and_its_paths_start_there(tmp_path: Path) -> None:
+def test_the_nearest_file_upward_applies_and_its_paths_are_relative_to_it(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.windlass]\nurl = "sqlite:///jobs.db"\n')
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     (inner / "pyproject.toml").write_text("[tool.other]\n")
-    assert settings({}, {}, inner)["url"].value == f"sqlite:///{tmp_path}/jobs.db"
+    assert load_settings({}, {}, inner)["url"].value == f"sqlite:///{tmp_path}/jobs.db"
     (inner / "windlass.toml").write_text("")
-    assert settings({}, {}, inner)["url"].value == DEFAULT_URL
+    assert load_settings({}, {}, inner)["url"].value == DEFAULT_URL
 
 
-def test_queues_are_read_from_words_and_from_a_table(tmp_path: Path) -> None:
-    assert settings({"queues": "media=2, default"}, {}, tmp_path)["queues"].value == {
+def test_queues_are_parsed_from_text_and_from_a_table(tmp_path: Path) -> None:
+    assert load_settings({"queues": "media=2, default"}, {}, tmp_path)["queues"].value == {
         "media": 2,
         "default": None,
     }
     (tmp_path / "windlass.toml").write_text("[queues]\nmedia = 3\n")
-    assert settings({}, {}, tmp_path)["queues"].value == {"media": 3}
+    assert load_settings({}, {}, tmp_path)["queues"].value == {"media": 3}
 
 
-def test_a_key_comes_from_the_settings_and_is_never_shown_when_it_is_wrong(
+def test_a_key_comes_from_the_settings_and_errors_never_show_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "windlass.toml").write_text('key = "from the file"')
@@ -141,10 +141,12 @@ def test_a_key_comes_from_the_settings_and_is_never_shown_when_it_is_wrong(
         ("colour = 1", "unknown settings: colour; valid are url, app"),
     ],
 )
-def test_a_wrong_setting_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_setting_is_refused_with_its_source(
+    tmp_path: Path, text: str, message: str
+) -> None:
     (tmp_path / "windlass.toml").write_text(text)
     with pytest.raises(WindlassError, match=message):
-        settings({}, {}, tmp_path)
+        load_settings({}, {}, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -152,23 +154,23 @@ def test_a_wrong_setting_is_refused_with_its_place(tmp_path: Path, text: str, me
     [("512M", 2**29), ("2G", 2**31), ("1.5g", 3 * 2**29), ("64 MiB", 2**26), ("1024", 1024),
      (1024, 1024), ("2kb", 2048), ("1T", 2**40)],
 )  # fmt: skip
-def test_a_size_is_read(tmp_path: Path, given: Any, size: int) -> None:
-    assert settings({"max_memory": given}, {}, tmp_path)["max_memory"].value == size
+def test_a_size_is_parsed(tmp_path: Path, given: Any, size: int) -> None:
+    assert load_settings({"max_memory": given}, {}, tmp_path)["max_memory"].value == size
 
 
 @pytest.mark.parametrize("given", ["", "much", "-1M", "0", 0, True, "5X", "M"])
-def test_what_is_no_size_is_refused_with_examples(tmp_path: Path, given: Any) -> None:
+def test_text_that_is_no_size_is_refused_with_examples(tmp_path: Path, given: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r'max_memory is .*; write it as "512M"'):
-        settings({"max_memory": given}, {}, tmp_path)
+        load_settings({"max_memory": given}, {}, tmp_path)
 
 
-def test_what_is_kept_by_default_is_what_the_store_keeps_by_default(tmp_path: Path) -> None:
-    found = settings({}, {}, tmp_path)
+def test_the_default_retention_is_that_of_the_store(tmp_path: Path) -> None:
+    found = load_settings({}, {}, tmp_path)
     for name in ("succeeded", "canceled", "failed", "log"):
         assert found[f"keep_{name}"].value == getattr(Retention(), name)
 
 
-def test_the_data_directory_is_found_as_the_url_is(
+def test_the_data_directory_has_the_same_precedence_as_the_url(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inner = tmp_path / "a"
@@ -195,13 +197,13 @@ def test_the_data_directory_is_found_as_the_url_is(
 
 
 @pytest.mark.parametrize("name", ["c#", "why?", "100%", "%41", "back\\slash", "ä"])
-def test_a_file_of_settings_in_a_strange_directory_names_the_file_beside_it(
+def test_a_relative_url_works_in_a_directory_with_special_characters(
     tmp_path: Path, name: str
 ) -> None:
     place = tmp_path / name
     place.mkdir()
     (place / "windlass.toml").write_text('url = "sqlite:///jobs.db"\n')
-    assert sqlite_path(settings({}, {}, place)["url"].value) == place / "jobs.db"
+    assert sqlite_path(load_settings({}, {}, place)["url"].value) == place / "jobs.db"
 
 
 # -- URLs of stores
@@ -218,7 +220,7 @@ def test_a_file_of_settings_in_a_strange_directory_names_the_file_beside_it(
         ("sqlite:///100%.db", "100%.db"),
     ],
 )
-def test_a_strange_name_is_the_file_that_was_meant(
+def test_an_escaped_url_opens_the_file_with_special_characters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -244,6 +246,6 @@ async def ping(url: str) -> None:
         ("memory:?x", "unknown options: x"),
     ],
 )
-def test_a_url_whose_end_would_be_lost_is_refused(url: str, message: str) -> None:
+def test_a_url_with_an_unescaped_end_is_refused(url: str, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         open_store(url)

@@ -9,7 +9,10 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from windlass.cli import terminal
-from windlass.cli.store_options import AppPath, AsJson, JobId, Url, find_job, open_client, run
+from windlass.cli.common_options import AppPath, AsJson, JobId, Url
+from windlass.cli.event_loop import run
+from windlass.cli.job_lookup import find_job
+from windlass.cli.store_connection import open_client
 from windlass.core.query.diagnosis import Diagnosis, Reason
 
 

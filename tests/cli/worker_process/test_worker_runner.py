@@ -1,4 +1,4 @@
-"""Signals in quick succession, at bad moments, and with blocked output."""
+"""Shutdown by signals: repeated, during blocking calls, and with blocked output."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 def wait_for(path: Path) -> None:
     """Poll for an effect of another process."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not path.exists():
         assert time.monotonic() < deadline, f"{path} did not appear"
         time.sleep(0.01)
 
 
-class Full:
+class FullPipe:
     """A pipe without a reader."""
 
     def __init__(self) -> None:
@@ -47,20 +47,20 @@ class Full:
 
 
 @pytest.fixture
-def full() -> Iterator[Full]:
-    pipe = Full()
+def full_pipe() -> Iterator[FullPipe]:
+    pipe = FullPipe()
     yield pipe
     pipe.close()
 
 
 @pytest.fixture
-def start(place: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start_worker(project_dir: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
 
     def run(*words: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-m", "windlass", "worker", *words],
-            cwd=place,
+            cwd=project_dir,
             env=os.environ.copy(),
             stderr=stderr,
             text=True,
@@ -77,15 +77,21 @@ def start(place: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.mark.parametrize("words", [[], ["--processes", "1"]], ids=["alone", "supervised"])
 def test_a_full_pipe_does_not_block_a_stop(
-    start: Any, put: Any, ask: Any, place: Path, *, full: Full, words: list[str]
+    start_worker: Any,
+    enqueue_job: Any,
+    run_cli: Any,
+    project_dir: Path,
+    *,
+    full_pipe: FullPipe,
+    words: list[str],
 ) -> None:
-    job = put("until_file", started="started", go="never", run=False)
-    worker = start("tasks:app", "--grace", "100ms", *words, stderr=full.writer)
-    wait_for(place / "started")
-    full.fill()
+    job = enqueue_job("until_file", started="started", go="never", run=False)
+    worker = start_worker("tasks:app", "--grace", "100ms", *words, stderr=full_pipe.writer)
+    wait_for(project_dir / "started")
+    full_pipe.fill()
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(PATIENCE) == 0
-    facts = ask("jobs", "show", job, "--json").json
+    assert worker.wait(TIMEOUT) == 0
+    facts = run_cli("jobs", "show", job, "--json").json
     assert (facts["state"], facts["crashCount"]) == ("queued", 0)
 
 
@@ -104,14 +110,14 @@ async def blocks() -> None:
 
 
 def test_a_full_pipe_does_not_block_a_forced_exit(
-    start: Any, put_named: Any, place: Path, full: Full
+    start_worker: Any, enqueue_by_name: Any, project_dir: Path, full_pipe: FullPipe
 ) -> None:
-    (place / "blocking.py").write_text(BLOCKING)
-    put_named("blocking.blocks")
-    worker = start("blocking:app", "--grace", "1h", stderr=full.writer)
-    wait_for(place / "started")
-    full.fill()
-    deadline = time.monotonic() + PATIENCE
+    (project_dir / "blocking.py").write_text(BLOCKING)
+    enqueue_by_name("blocking.blocks")
+    worker = start_worker("blocking:app", "--grace", "1h", stderr=full_pipe.writer)
+    wait_for(project_dir / "started")
+    full_pipe.fill()
+    deadline = time.monotonic() + TIMEOUT
     while worker.poll() is None:  # only its end shows that a signal was handled
         assert time.monotonic() < deadline
         worker.send_signal(signal.SIGTERM)
@@ -121,59 +127,59 @@ def test_a_full_pipe_does_not_block_a_forced_exit(
 
 @pytest.mark.slow
 def test_an_immediate_second_stop_reaches_all_processes(
-    start: Any, put: Any, ask: Any, place: Path
+    start_worker: Any, enqueue_job: Any, run_cli: Any, project_dir: Path
 ) -> None:
-    job = put("until_file", started="started", go="never", run=False)
-    supervisor = start("tasks:app", "--processes", "2", "--grace", "1h")
-    wait_for(place / "started")
+    job = enqueue_job("until_file", started="started", go="never", run=False)
+    supervisor = start_worker("tasks:app", "--processes", "2", "--grace", "1h")
+    wait_for(project_dir / "started")
     supervisor.send_signal(signal.SIGTERM)
     lines = []
     for line in supervisor.stderr:
         lines.append(line)
         if line.startswith("Shutting down all workers"):
             supervisor.send_signal(signal.SIGTERM)
-    assert supervisor.wait(PATIENCE) == 0, lines
-    facts = ask("jobs", "show", job, "--json").json
+    assert supervisor.wait(TIMEOUT) == 0, lines
+    facts = run_cli("jobs", "show", job, "--json").json
     assert (facts["state"], facts["retryCount"], facts["crashCount"]) == ("queued", 0, 0)
     assert not any("is killed" in line for line in lines)
 
 
-def test_a_signal_that_reaches_every_process_leaves_the_grace_to_running_jobs(
-    start: Any, put: Any, ask: Any, place: Path
+def test_a_signal_to_every_process_keeps_the_grace_period_of_running_jobs(
+    start_worker: Any, enqueue_job: Any, run_cli: Any, project_dir: Path
 ) -> None:
-    """As a service manager does, repeatedly and to every process."""
-    job = put("until_file", started="started", go="go", run=False)
-    supervisor = start("tasks:app", "--processes", "1", "--grace", "1h")
-    wait_for(place / "started")
+    """A service manager sends signals repeatedly and to every process."""
+    job = enqueue_job("until_file", started="started", go="go", run=False)
+    supervisor = start_worker("tasks:app", "--processes", "1", "--grace", "1h")
+    wait_for(project_dir / "started")
     [worker] = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
     for pid in (supervisor.pid, int(worker), int(worker)):
         os.kill(pid, signal.SIGTERM)
     for line in supervisor.stderr:
         if line.startswith("Shutting down all workers"):
             os.kill(int(worker), signal.SIGTERM)
-            (place / "go").touch()
-    assert supervisor.wait(PATIENCE) == 0
-    facts = ask("jobs", "show", job, "--json").json
+            (project_dir / "go").touch()
+    assert supervisor.wait(TIMEOUT) == 0
+    facts = run_cli("jobs", "show", job, "--json").json
     assert (facts["state"], facts["attempt"]) == ("succeeded", 1)
 
 
 # A signal delivered to another thread does not interrupt a blocking call of the main thread. The
 # same happens with a signal just before the call.
-MISSED = """
+SIGNAL_BEFORE_BLOCKING = """
 import signal, threading, time
 from pathlib import Path
 from windlass import Windlass
 
 app = Windlass()
 
-def takes_a_signal() -> None:
+def receive_signal() -> None:
     while not Path("again").exists():
         time.sleep(0.01)
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
 @app.task
 async def blocks() -> None:
-    threading.Thread(target=takes_a_signal, daemon=True).start()
+    threading.Thread(target=receive_signal, daemon=True).start()
     Path("started").touch()
     time.sleep(20)
     Path("slept").touch()
@@ -181,18 +187,18 @@ async def blocks() -> None:
 
 
 def test_a_signal_just_before_a_blocking_call_is_handled_during_it(
-    start: Any, put_named: Any, place: Path
+    start_worker: Any, enqueue_by_name: Any, project_dir: Path
 ) -> None:
-    (place / "missed.py").write_text(MISSED)
-    put_named("missed.blocks")
-    worker = start("missed:app", "--grace", "1h")
-    wait_for(place / "started")
+    (project_dir / "missed.py").write_text(SIGNAL_BEFORE_BLOCKING)
+    enqueue_by_name("missed.blocks")
+    worker = start_worker("missed:app", "--grace", "1h")
+    wait_for(project_dir / "started")
     worker.send_signal(signal.SIGTERM)
     for line in worker.stderr:
         if line.startswith("Shutting down: "):
-            (place / "again").touch()
+            (project_dir / "again").touch()
         if line.startswith("Forced shutdown"):
-            assert not (place / "slept").exists()
+            assert not (project_dir / "slept").exists()
             break
     else:
         raise AssertionError("the second signal was not handled")
@@ -203,11 +209,11 @@ import hashlib
 from functools import partial
 from pathlib import Path
 from windlass import Windlass, WorkerConfig
-from windlass.cli import shutdown
+from windlass.cli.worker_process import worker_runner
 from windlass.cli.commands import worker
 
-shutdown.FORCE_TIMEOUT = 0.2  # seconds; the supervisor waits for longer
-shutdown.STORE_TIMEOUT = 30
+worker_runner.FORCE_TIMEOUT = 0.2  # seconds; the supervisor waits for longer
+worker_runner.STORE_TIMEOUT = 30
 worker.WorkerConfig = partial(WorkerConfig, release_timeout=0.2)
 app = Windlass()
 
@@ -220,19 +226,19 @@ async def hashes() -> None:
 
 @pytest.mark.slow
 def test_a_supervised_worker_handles_each_stop_during_a_blocking_call(
-    start: Any, put_named: Any, place: Path
+    start_worker: Any, enqueue_by_name: Any, project_dir: Path
 ) -> None:
-    (place / "deep.py").write_text(IN_C)
-    put_named("deep.hashes")
-    supervisor = start("deep:app", "--processes", "1", "--grace", "1h")
-    wait_for(place / "started")
+    (project_dir / "deep.py").write_text(IN_C)
+    enqueue_by_name("deep.hashes")
+    supervisor = start_worker("deep:app", "--processes", "1", "--grace", "1h")
+    wait_for(project_dir / "started")
     supervisor.send_signal(signal.SIGTERM)
     lines = []
     for line in supervisor.stderr:
         lines.append(line)
         if line.startswith("Shutting down all workers"):
             supervisor.send_signal(signal.SIGTERM)
-    assert supervisor.wait(PATIENCE) == 1
+    assert supervisor.wait(TIMEOUT) == 1
     output = "".join(lines)
     # It exits by itself and is not killed by the supervisor.
     assert "did not stop in time and exits now; will be retried after lease expiry: " in output

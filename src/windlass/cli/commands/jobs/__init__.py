@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from windlass.cli.jobs import actions, job_list, send_signal, show, watch, why
+from windlass.cli.commands.jobs import actions, job_list, send_signal, show, watch, why
 
 commands = typer.Typer(no_args_is_help=True, help="List, follow and manage jobs.")
 commands.command("list")(job_list.list_jobs)

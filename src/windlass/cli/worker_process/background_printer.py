@@ -1,4 +1,4 @@
-"""Output that never blocks the caller.
+"""Prints on a thread, so that output never blocks the caller.
 
 A full pipe or a halted terminal blocks every writer. The shutdown of a worker must not block.
 """
@@ -17,7 +17,7 @@ from windlass.cli import terminal
 FLUSH_TIMEOUT = 1.0  # seconds
 
 
-class OutputQueue:
+class BackgroundPrinter:
     """Prints messages in order on its own thread; `print_line` prints plain messages."""
 
     def __init__(self, print_line: Callable[[str], None] = terminal.info) -> None:

@@ -221,31 +221,31 @@ def _put(schedule: Schedule, expected: int) -> Put:
     return Put(kind=SCHEDULE, key=schedule.name, value=schedule.encode(), expected=expected)
 
 
-def _next_ticks(one: Schedule, mark: Mark | None, now: Instant) -> tuple[Instant, ...]:
-    if one.paused:
+def _next_ticks(schedule: Schedule, mark: Mark | None, now: Instant) -> tuple[Instant, ...]:
+    if schedule.paused:
         return ()
     try:
-        ticks = islice(ticks_of(one)(max(now, last_tick(one, mark))), UPCOMING_TICKS)
+        ticks = islice(ticks_of(schedule)(max(now, last_tick(schedule, mark))), UPCOMING_TICKS)
         return tuple(takewhile(lambda tick: tick < NEVER, ticks))
     except WindlassError:
         return ()  # its time zone is unknown on this machine; other workers process it
 
 
-def _info(one: Schedule, mark: Mark | None, now: Instant) -> ScheduleInfo:
-    upcoming = tuple(map(to_datetime, _next_ticks(one, mark, now)))
+def _info(schedule: Schedule, mark: Mark | None, now: Instant) -> ScheduleInfo:
+    upcoming = tuple(map(to_datetime, _next_ticks(schedule, mark, now)))
     return ScheduleInfo(
-        name=one.name,
-        task=one.job.task,
-        queue=one.job.queue,
-        payload=one.job.payload,
-        cron=one.cron,
-        every=None if one.every is None else one.every / SECOND,
-        tz=one.tz,
-        missed=one.missed,
-        paused=one.paused,
-        declared=one.declared is not None,
+        name=schedule.name,
+        task=schedule.job.task,
+        queue=schedule.job.queue,
+        payload=schedule.job.payload,
+        cron=schedule.cron,
+        every=None if schedule.every is None else schedule.every / SECOND,
+        tz=schedule.tz,
+        missed=schedule.missed,
+        paused=schedule.paused,
+        declared=schedule.declared is not None,
         last_tick=None if mark is None else to_datetime(mark.tick),
-        last_job_id=None if mark is None else tick_job(one, mark.tick).id,
+        last_job_id=None if mark is None else tick_job(schedule, mark.tick).id,
         next_tick=upcoming[0] if upcoming else None,
         next_ticks=upcoming,
     )

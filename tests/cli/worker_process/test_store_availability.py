@@ -21,7 +21,7 @@ from windlass import Windlass
 from windlass.core.errors import StoreUnavailableError
 from windlass.stores import is_transient
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 NOWHERE = "postgresql://ann:s3cret@127.0.0.1:1/jobs"
 
 
@@ -43,13 +43,13 @@ async def url(server: UnstableServer) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-def start(place: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start_worker(project_dir: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
 
     def run(url: str, *words: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-m", "windlass", "worker", "tasks:app", *words],
-            cwd=place,
+            cwd=project_dir,
             env=os.environ | {"WINDLASS_URL": url},
             stderr=subprocess.PIPE,
             text=True,
@@ -82,7 +82,7 @@ async def add(url: str) -> int:
 
     try:
         job = await add.aenqueue(1, 2)
-        await job.await_end(PATIENCE)
+        await job.await_end(TIMEOUT)
         return await job.aresult()
     finally:
         await app.aclose()
@@ -90,12 +90,12 @@ async def add(url: str) -> int:
 
 @pytest.mark.slow
 async def test_a_worker_waits_for_a_server_that_starts_late(
-    server: UnstableServer, url: str, start: Any
+    server: UnstableServer, url: str, start_worker: Any
 ) -> None:
     await migrate(url)
     await server.actl("-m", "immediate", "stop")
     try:
-        worker = start(url)
+        worker = start_worker(url)
         output = await asyncio.to_thread(
             line_of, worker, "Connecting to the store failed; retrying"
         )
@@ -107,26 +107,30 @@ async def test_a_worker_waits_for_a_server_that_starts_late(
     assert "Connecting to the store" in await asyncio.to_thread(line_of, worker, "recovered")
     assert await add(url) == 3
     worker.send_signal(signal.SIGTERM)
-    assert await asyncio.to_thread(worker.wait, PATIENCE) == 0
+    assert await asyncio.to_thread(worker.wait, TIMEOUT) == 0
     assert "Traceback" not in worker.stderr.read()
 
 
 @pytest.mark.slow
-async def test_a_worker_waits_for_a_schema_that_is_made_later(url: str, start: Any) -> None:
-    worker = start(url)
+async def test_a_worker_waits_for_a_schema_that_is_created_later(
+    url: str, start_worker: Any
+) -> None:
+    worker = start_worker(url)
     output = await asyncio.to_thread(line_of, worker, "Connecting to the store failed; retrying")
     assert "no Windlass schema: run windlass migrate" in output
     await migrate(url)
     assert await add(url) == 3
     worker.send_signal(signal.SIGTERM)
-    assert await asyncio.to_thread(worker.wait, PATIENCE) == 0
+    assert await asyncio.to_thread(worker.wait, TIMEOUT) == 0
 
 
-async def test_a_worker_that_is_too_old_for_the_schema_ends_with_that(url: str, start: Any) -> None:
+async def test_a_worker_that_is_too_old_for_the_schema_exits_with_a_message(
+    url: str, start_worker: Any
+) -> None:
     await migrate(url)
     await execute(url, "INSERT INTO windlass_schema VALUES (999, 'later', 'x', 1, 0)")
-    worker = start(url)
-    _, output = await asyncio.to_thread(worker.communicate, timeout=PATIENCE)
+    worker = start_worker(url)
+    _, output = await asyncio.to_thread(worker.communicate, timeout=TIMEOUT)
     assert worker.returncode == 3
     assert "upgrade Windlass" in output
 
@@ -138,12 +142,14 @@ async def test_a_worker_that_is_too_old_for_the_schema_ends_with_that(url: str, 
         pytest.param(["--processes", "2"], id="supervised", marks=pytest.mark.slow),
     ],
 )
-async def test_a_worker_that_waits_is_stopped_at_once(start: Any, words: list[str]) -> None:
-    worker = start(NOWHERE, *words)
+async def test_a_worker_that_waits_for_its_store_stops_at_once(
+    start_worker: Any, words: list[str]
+) -> None:
+    worker = start_worker(NOWHERE, *words)
     await asyncio.to_thread(line_of, worker, "Connecting to the store failed; retrying")
     worker.send_signal(signal.SIGTERM)
     output = await asyncio.to_thread(worker.stderr.read)
-    assert worker.wait(PATIENCE) == 0
+    assert worker.wait(TIMEOUT) == 0
     assert "retrying" not in output.replace("Connecting to the store failed; retrying", "", 1)
 
 
@@ -168,10 +174,10 @@ async def test_a_worker_that_waits_is_stopped_at_once(start: Any, words: list[st
     ],
 )
 async def test_errors_that_waiting_cannot_fix_end_the_worker_with_a_message(
-    url: str, start: Any, wrong: Callable[[str], str], message: str
+    url: str, start_worker: Any, wrong: Callable[[str], str], message: str
 ) -> None:
-    worker = start(wrong(url))
-    _, output = await asyncio.to_thread(worker.communicate, timeout=PATIENCE)
+    worker = start_worker(wrong(url))
+    _, output = await asyncio.to_thread(worker.communicate, timeout=TIMEOUT)
     assert worker.returncode in {2, 3}
     assert message in output
     assert "retrying" not in output
@@ -180,9 +186,9 @@ async def test_errors_that_waiting_cannot_fix_end_the_worker_with_a_message(
     assert "hunter2" not in output
 
 
-async def test_a_burst_does_not_wait(start: Any) -> None:
-    worker = start(NOWHERE, "--burst")
-    _, output = await asyncio.to_thread(worker.communicate, timeout=PATIENCE)
+async def test_a_burst_does_not_wait(start_worker: Any) -> None:
+    worker = start_worker(NOWHERE, "--burst")
+    _, output = await asyncio.to_thread(worker.communicate, timeout=TIMEOUT)
     assert worker.returncode == 3
     assert "error: postgresql://ann@127.0.0.1:1/jobs cannot be reached" in output
 

@@ -1,4 +1,4 @@
-"""Parsing of task and job options."""
+"""Parsers of task and job options: they validate what users pass, and convert it."""
 
 from __future__ import annotations
 
@@ -68,9 +68,8 @@ def task_options(
     return TaskOptions(
         queue=queue,
         priority=priority,
-        policy=DEFAULT_POLICY
-        if policy == DEFAULT_POLICY
-        else policy,  # stores compare it by identity
+        # Stores compare the default policy by identity.
+        policy=DEFAULT_POLICY if policy == DEFAULT_POLICY else policy,
         lease=None if lease is None else to_seconds(lease, "lease"),
         retry_on=_errors("retry_on", retry_on),
         terminal_on=_errors("terminal_on", terminal_on),
@@ -115,12 +114,12 @@ def stage_map(stages: Stages) -> StageMap:
 
 def job_ids(given: Any) -> tuple[UUID, ...]:
     """Return the ids of jobs, given as jobs or ids."""
-    several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
-    ids: tuple[Any, ...] = tuple(getattr(one, "id", one) for one in several)
-    wrong = [one for one in ids if not isinstance(one, UUID)]
-    if wrong:
+    jobs = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    ids: tuple[Any, ...] = tuple(getattr(job, "id", job) for job in jobs)
+    invalid = [job_id for job_id in ids if not isinstance(job_id, UUID)]
+    if invalid:
         raise InvalidArgumentError(
-            f"depends_on has {wrong[0]!r:.80}; it must contain jobs or job ids"
+            f"depends_on has {invalid[0]!r:.80}; it must contain jobs or job ids"
         )
     return ids
 

@@ -25,7 +25,7 @@ MIB = 1024 * 1024
 _PROC = Path("/proc")
 
 
-class RecycleLimits:
+class WorkerRecycler:
     def __init__(self, max_jobs: int | None, max_memory: int | None) -> None:
         self._max_jobs = max_jobs
         self._max_memory = max_memory

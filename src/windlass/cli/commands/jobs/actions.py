@@ -14,7 +14,10 @@ import typer
 from rich.markup import escape
 
 from windlass.cli import terminal
-from windlass.cli.store_options import AppPath, AsJson, JobIds, Url, find_job, open_client, run
+from windlass.cli.common_options import AppPath, AsJson, JobIds, Url
+from windlass.cli.event_loop import run
+from windlass.cli.job_lookup import find_job
+from windlass.cli.store_connection import open_client
 from windlass.client import Client, accepted_row
 from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.transition import Status

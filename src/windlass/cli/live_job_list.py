@@ -1,4 +1,4 @@
-"""Live view of jobs: a progress bar for each active job, a line for each finished one.
+"""Live list of jobs: a progress bar for each active job, a line for each finished one.
 
 Waits for: its refresh interval. Guarantees: an active job is followed to its end and reported once.
 Stops: when cancelled, after a last refresh. Only reads.
@@ -30,7 +30,7 @@ NEWEST = 20  # jobs read per refresh
 MAX_BARS = 12
 
 
-class LiveView:
+class LiveJobList:
     """Shows active jobs as bars and finished ones as lines; `footer` is below the bars."""
 
     def __init__(self, client: Client, footer: str) -> None:
@@ -70,9 +70,8 @@ class LiveView:
 
     async def _run(self) -> None:
         while True:
-            with contextlib.suppress(
-                StoreError
-            ):  # the worker logs it; the next refresh may succeed
+            # The worker logs the error; the next refresh may succeed.
+            with contextlib.suppress(StoreError):
                 await self._refresh()
             await asyncio.sleep(REFRESH_INTERVAL)
 

@@ -1,0 +1,1 @@
+"""The process of a worker: signals, shutdown steps, output, restart and reload."""

@@ -1,0 +1,1 @@
+"""Versioned records of a store that are not jobs: schedules and limits."""
