@@ -15,12 +15,13 @@ import reference_pages
 import windlass
 from windlass import Context, testing
 from windlass.client import Client, EnqueueOptions
+from windlass.core.diagnosis import Diagnosis, Reason, ReasonCode
 from windlass.core.event import Event
 from windlass.core.job.row import JobRow
-from windlass.core.query.diagnosis import Diagnosis, Reason, ReasonCode
-from windlass.core.query.queue_rates import DrainProgress, Rates
+from windlass.core.query.drain_progress import DrainProgress
+from windlass.core.query.queue_rates import Rates
 from windlass.core.worker_presence import LiveWorker, Readiness
-from windlass.insights.queues import Queue
+from windlass.insights.queue_overview import Queue
 from windlass.options import task_options
 from windlass.store import Retention, Store
 

@@ -19,7 +19,7 @@ from windlass.cli.terminal import exit_code
 from windlass.core import errors, event
 from windlass.core.decisions import enqueue, transition
 from windlass.core.event import LIFECYCLE, EventType
-from windlass.core.job import failure, state
+from windlass.core.job import failure, failure_details, state
 from windlass.core.job.failure import ErrorKind, Failure
 from windlass.server.auth.api_keys import Role
 from windlass.server.auth.authenticator import ROLE_PERMISSIONS, Permission
@@ -242,7 +242,7 @@ def all_errors(table: Table) -> str:
     stored = []
     for code in [*(text for text in constants if isinstance(text, str)), *codes]:
         kind = ErrorKind.TERMINAL if code in codes else ErrorKind.RETRYABLE
-        details = failure.details(Failure(code=code, kind=kind), task="", stage=None)
+        details = failure_details.details(Failure(code=code, kind=kind), task="", stage=None)
         stored.append((f"`{code}`", details.category, details.advice))
     return "\n\n".join([
         "# Errors", "```\n" + inspect.cleandoc(diagram) + "\n```",

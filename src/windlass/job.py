@@ -13,14 +13,14 @@ from windlass.client import Client, accepted_row, check_accepted
 from windlass.core.clock import to_datetime
 from windlass.core.codec import Codec, Purpose
 from windlass.core.decisions.enqueue import EnqueueResult
+from windlass.core.diagnosis import Diagnosis
 from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import CodecError, JobFailedError
 from windlass.core.event import LIFECYCLE, Event, EventType
-from windlass.core.job.failure import FailureDetails, details
+from windlass.core.job.failure_details import FailureDetails, details
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.diagnosis import Diagnosis
-from windlass.core.sizes import KIB
+from windlass.core.size_limits import KIB
 from windlass.store import Store
 from windlass.sync import LoopThread
 from windlass.task_spec import Registry

@@ -9,14 +9,23 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from windlass.core.clock import SECOND, Instant
+from windlass.core.decisions import maintenance
 from windlass.core.decisions import outcome as ends
 from windlass.core.decisions.decide import cancel, claim, decide, record
 from windlass.core.decisions.outcome import Outcome
-from windlass.core.decisions.retry import Policy, fixed
-from windlass.core.decisions.transition import CancelRequest, Checkpoint, Decision, Transition
-from windlass.core.event import ATTEMPT, Event, EventType, LogRow, Record, derive
+from windlass.core.decisions.transition import (
+    CancelRequest,
+    Checkpoint,
+    Decision,
+    Transition,
+    submit,
+)
+from windlass.core.event import ATTEMPT, Event, EventType, LogRow, Record
+from windlass.core.job.event_log import derive
 from windlass.core.job.failure import ErrorKind, Failure
-from windlass.core.job.row import JobRow, NewJob, new_row
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.retry_policy import Policy, fixed
+from windlass.core.job.row import JobRow, new_row
 from windlass.core.job.state import State, Trigger
 
 NOW: Instant = 1_700_000_000_000_000
@@ -112,10 +121,10 @@ class Life:
         return self.transition(self.settling(outcome, **more))
 
     def promote(self) -> Decision:
-        return self.transition(ends.promote(self.row))
+        return self.transition(maintenance.promote(self.row))
 
     def rescue(self) -> Decision:
-        return self.transition(ends.rescue(self.row, random=middle))
+        return self.transition(maintenance.rescue(self.row, random=middle))
 
     def crash(self) -> Decision:
         """The worker dies, the lease runs out, maintenance takes the job back."""
@@ -304,7 +313,7 @@ class RandomLife(Life):
         self.ask(Trigger.EXPIRE)
 
     def try_submit(self) -> None:
-        self.transition(ends.submit(self.row.id))
+        self.transition(submit(self.row.id))
 
     def try_cancel(self) -> None:
         self.cancel()

@@ -13,26 +13,29 @@ from hypothesis import strategies as st
 from tests.core.factories import JOB, NOW, Life, row
 
 from windlass.core.admission.gates import (
-    MAX_LIMIT,
-    UNLIMITED,
-    Limit,
-    LimitSetting,
-    Permit,
     affected_gates,
-    capacity,
-    check_limit_name,
-    decode_limit,
     describe_gate,
+    gates_in_use,
     gates_of,
-    held_gates,
-    holds_slot,
     limit_name,
     lock_order,
+)
+from windlass.core.admission.limit import (
+    MAX_LIMIT,
+    Limit,
+    LimitSetting,
+    check_limit_name,
+    decode_limit,
+)
+from windlass.core.admission.permits import (
+    UNLIMITED,
+    Permit,
+    capacity,
+    in_use,
     next_permit,
-    queue_order,
-    queue_position,
     with_start,
 )
+from windlass.core.admission.queue_position import fair_position, queue_order
 from windlass.core.clock import SECOND, Instant
 from windlass.core.decisions.decide import admit
 from windlass.core.decisions.outcome import Succeeded
@@ -154,20 +157,20 @@ def test_a_permit_counts_while_its_attempt_can_start_or_runs() -> None:
     life = Life.begin()
     it = next_permit(life.row, NOW)
     assert (it.fence, it.at, it.started_at) == (1, NOW, None)
-    assert holds_slot(it, life.row)  # in line
+    assert in_use(it, life.row)  # in line
     life.wait(3).claim()
-    assert holds_slot(it, life.row)
+    assert in_use(it, life.row)
     assert with_start(it, life.row) == Permit(1, NOW, life.row.started_at)
     for state in (State.RETRYING, State.SUCCEEDED, State.FAILED, State.CANCELED):
-        assert not holds_slot(it, replace(life.row, state=state))
-    assert not holds_slot(it, replace(life.row, fence=2))  # another attempt
-    assert not holds_slot(it, None)
+        assert not in_use(it, replace(life.row, state=state))
+    assert not in_use(it, replace(life.row, fence=2))  # another attempt
+    assert not in_use(it, None)
 
 
 def test_a_permit_counts_while_its_job_waits_at_a_later_gate() -> None:
     it = Permit(1, NOW)
-    assert holds_slot(it, at_gate(gate="queue:default"))
-    assert not holds_slot(it, at_gate(gate=None))  # as it was before it came to any
+    assert in_use(it, at_gate(gate="queue:default"))
+    assert not in_use(it, at_gate(gate=None))  # as it was before it came to any
 
 
 def test_a_start_is_known_once_it_happened_and_then_stays() -> None:
@@ -200,14 +203,14 @@ def test_an_admitted_job_moves_to_the_next_gate_and_then_into_the_queue() -> Non
 
 def test_a_job_holds_slots_of_the_gates_behind_it_until_its_attempt_ends() -> None:
     life = Life(at_gate(gates=("task:t", "queue:q"), gate="task:t", position=1))
-    seen = [held_gates(life.row)]
+    seen = [gates_in_use(life.row)]
     for _ in range(2):
         life.take(admit(life.row, NOW))
-        seen.append(held_gates(life.row))
-    seen.append(held_gates(life.claim().row))
+        seen.append(gates_in_use(life.row))
+    seen.append(gates_in_use(life.claim().row))
     life.settle(Succeeded())
     both = ("task:t", "queue:q")
-    assert [*seen, held_gates(life.row)] == [(), ("task:t",), both, both, ()]
+    assert [*seen, gates_in_use(life.row)] == [(), ("task:t",), both, both, ()]
 
 
 # -- capacity
@@ -267,7 +270,7 @@ class Gate:
 
     def look(self) -> None:
         self.permits = {n: with_start(it, self.rows[n]) for n, it in self.permits.items()}
-        judged = [(it, holds_slot(it, self.rows[n])) for n, it in self.permits.items()]
+        judged = [(it, in_use(it, self.rows[n])) for n, it in self.permits.items()]
         found = capacity(self.limit, judged, self.now)
         kept = zip(list(self.permits.items()), found.kept, strict=True)
         self.permits = dict(item for item, counts in kept if counts)
@@ -370,7 +373,7 @@ class Line:
         self.arrivals += 1
         first = min((at for at, _, _ in self.jobs), default=None)
         last = max((at for at, _, of in self.jobs if of == key), default=None)
-        self.jobs.append((queue_position(key, self.arrivals, first, last), self.arrivals, key))
+        self.jobs.append((fair_position(key, self.arrivals, first, last), self.arrivals, key))
         self.jobs.sort(key=lambda job: job[:2])
 
     def serve(self) -> str | None:
@@ -440,8 +443,8 @@ def test_jobs_of_one_key_and_jobs_without_any_stay_in_their_order(keys: list[str
 
 
 def test_a_queue_without_keys_is_in_the_order_of_arrival() -> None:
-    assert queue_position(None, 7, 3, 5) == 7
-    assert queue_position("ada", 7, None, None) == 7
+    assert fair_position(None, 7, 3, 5) == 7
+    assert fair_position("ada", 7, None, None) == 7
 
 
 def test_the_order_of_a_queue_is_priority_then_position() -> None:

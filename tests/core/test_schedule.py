@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.core.clock import MINUTE, SECOND, Instant
-from windlass.core.decisions.retry import Policy, fixed
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.retry_policy import Policy, fixed
 from windlass.core.schedule import (
     BATCH,
     NEVER,

@@ -12,11 +12,11 @@ from tests.worker.factories import PATIENCE, Spy, working
 from windlass import Context, InvalidArgumentError, Snooze, Windlass
 from windlass.client import Client
 from windlass.core.decisions.outcome import Failed, Succeeded
-from windlass.core.decisions.retry import Policy
 from windlass.core.decisions.transition import ApplyResult, Transition
+from windlass.core.job.retry_policy import Policy
 from windlass.core.job.state import State
+from windlass.core.query.drain_progress import DrainProgress
 from windlass.core.query.job_query import Query
-from windlass.core.query.queue_rates import DrainProgress
 from windlass.store import Store
 from windlass.stores import open_store
 from windlass.testing import VirtualClock, make_job

@@ -11,7 +11,7 @@ from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.fixtures import OpenStore
 from windlass.testing.conformance.suite import *  # noqa: F403
-from windlass.testing.faults import FaultyStore
+from windlass.testing.faulty_store import FaultyStore
 
 # Verbs that write; `make test-all` runs the whole suite.
 SAMPLE = (TestBatches, TestClaim, TestEnqueue, TestRepetition, TestSettle)  # noqa: F405

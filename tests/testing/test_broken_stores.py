@@ -14,17 +14,10 @@ from tests.testing.broken_stores import Broken
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock
-from windlass.testing.conformance import (
-    cancel,
-    claim,
-    events,
-    leases,
-    order,
-    progress,
-    settle,
-    uniqueness,
-)
+from windlass.testing.conformance.attempts import claim, leases, progress, settle
+from windlass.testing.conformance.jobs import cancel, order, uniqueness
 from windlass.testing.conformance.model import run_model
+from windlass.testing.conformance.reads import events
 
 ConformanceTest: TypeAlias = Callable[..., Awaitable[None]]
 

@@ -18,10 +18,10 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from windlass.core.clock import MAX_INSTANT, MINUTE, SECOND, Instant, to_datetime
-from windlass.core.decisions.retry import Policy
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.job.row import NewJob, check_new_job
-from windlass.core.sizes import check_text
+from windlass.core.job.new_job import NewJob, check_new_job
+from windlass.core.job.retry_policy import Policy
+from windlass.core.size_limits import check_text
 
 SCHEDULE = "schedule"  # record kind of schedules; the key is the name
 MARK = "schedule-mark"  # record kind of marks; the key is the id of the schedule

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from windlass.app import Windlass
 from windlass.core.clock import Instant
-from windlass.core.decisions.outcome import sweep
+from windlass.core.decisions.maintenance import sweep
 from windlass.core.errors import ConflictError
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import DEFAULT_LEASE
@@ -25,7 +25,7 @@ from windlass.core.query.job_query import MAX_PAGE, Query
 from windlass.store import Retention, Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import no_jitter
-from windlass.testing.store_spy import SimulatedWorker, SpyStore, TwinState, run_immediate
+from windlass.testing.spy_store import SimulatedWorker, SpyStore, TwinState, run_immediate
 from windlass.worker import Worker, WorkerConfig
 
 MAX_ATTEMPTS = 10_000

@@ -18,7 +18,8 @@ from windlass.core.decisions.outcome import Failed
 from windlass.core.errors import ConfigurationError, InvalidArgumentError
 from windlass.core.event import LIFECYCLE, Event, EventType
 from windlass.core.ids import uuid7
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.job import Job
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
@@ -36,7 +37,7 @@ from windlass.testing.factories import (
     settle_one,
     sweep_all,
 )
-from windlass.testing.store_spy import run_immediate
+from windlass.testing.spy_store import run_immediate
 from windlass.worker import AppHooks, Batch, Context, Item
 from windlass.worker.batch.task import BatchSpec
 from windlass.workspace import Workspaces

@@ -15,8 +15,8 @@ from typing import Any
 from uuid import UUID
 
 from windlass.core.errors import Cancel, RetryAfter, Snooze, TerminalError, WindlassError
-from windlass.core.job.row import NewJob
-from windlass.core.sizes import KIB, MAX_NAME, MAX_TRACEBACK
+from windlass.core.job.new_job import NewJob
+from windlass.core.size_limits import KIB, MAX_NAME, MAX_TRACEBACK
 from windlass.task_spec import TaskOptions
 from windlass.worker.child import messages
 from windlass.worker.event_buffer import storable_text

@@ -32,7 +32,7 @@ from windlass.core.job import failure as failures
 from windlass.core.job.failure import ErrorKind, Failure
 from windlass.core.job.result_reference import RESULTS
 from windlass.core.job.row import JobRow
-from windlass.core.sizes import MAX_EVENT
+from windlass.core.size_limits import MAX_EVENT
 from windlass.process import ProcessDiedError, import_problem
 from windlass.store import Store
 from windlass.task_spec import Registry, TaskOptions, TaskSpec, encode_result

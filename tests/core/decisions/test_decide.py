@@ -38,12 +38,11 @@ from windlass.core.decisions.outcome import (
     Snoozed,
     Succeeded,
     Suspended,
-    submit,
 )
-from windlass.core.decisions.retry import Policy, fixed
-from windlass.core.decisions.transition import RollupSample, Status, Transition
+from windlass.core.decisions.transition import RollupSample, Status, Transition, submit
 from windlass.core.event import EventType, Record
 from windlass.core.job.failure import ErrorKind
+from windlass.core.job.retry_policy import Policy, fixed
 from windlass.core.job.state import FINAL, State, Trigger
 
 OUTCOMES: list[Any] = [

@@ -23,6 +23,7 @@ from tests.core.factories import (
 
 from windlass.core import errors
 from windlass.core.clock import after
+from windlass.core.decisions.maintenance import promote, rescue, sweep
 from windlass.core.decisions.outcome import (
     Aborted,
     Failed,
@@ -30,16 +31,12 @@ from windlass.core.decisions.outcome import (
     Snoozed,
     Succeeded,
     Suspended,
-    promote,
-    rescue,
     settle,
-    submit,
-    sweep,
 )
-from windlass.core.decisions.retry import Policy, custom, delays, exponential, fixed
-from windlass.core.decisions.transition import Status
+from windlass.core.decisions.transition import Status, submit
 from windlass.core.event import ATTEMPT
 from windlass.core.job.failure import ErrorKind, Failure
+from windlass.core.job.retry_policy import Policy, custom, delays, exponential, fixed
 from windlass.core.job.state import State, Trigger
 
 FAILED = Failed(failure=RETRYABLE)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from tests.core.factories import JOB, TERMINAL, request
 
-from windlass.core import sizes
-from windlass.core.decisions.retry import MAX_DELAY
+from windlass.core import size_limits
 from windlass.core.decisions.transition import (
     ApplyResult,
     Status,
@@ -19,6 +18,7 @@ from windlass.core.decisions.transition import (
 )
 from windlass.core.errors import InvalidArgumentError, TooLargeError
 from windlass.core.event import LIFECYCLE, EventType, Record
+from windlass.core.job.retry_policy import MAX_DELAY
 from windlass.core.job.state import State, Trigger
 
 KIB = 1024
@@ -110,7 +110,7 @@ def test_only_applied_is_applied(status: Status) -> None:
 
 
 def test_a_size_is_checked_only_where_there_is_something() -> None:
-    sizes.check_size("nothing", None)
-    sizes.check_size("just enough", b"ab", 2)
+    size_limits.check_size("nothing", None)
+    size_limits.check_size("just enough", b"ab", 2)
     with pytest.raises(TooLargeError, match="too much is 3 bytes, the limit is 2"):
-        sizes.check_size("too much", b"abc", 2)
+        size_limits.check_size("too much", b"abc", 2)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from windlass.core import errors
 from windlass.core.job import failure
-from windlass.core.job.failure import ErrorKind, Failure, details
+from windlass.core.job.failure import ErrorKind, Failure
+from windlass.core.job.failure_details import details
 
 FAILURES = st.builds(
     Failure,

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from tests.core.factories import JOB, NOW, OTHER, TOKEN, Life, assert_legal, reach, request, row
 
-from windlass.core import sizes
+from windlass.core import size_limits
 from windlass.core.clock import after
-from windlass.core.decisions.retry import MAX_DELAY, Policy
 from windlass.core.errors import InvalidArgumentError, TooLargeError
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Lease
-from windlass.core.job.row import NewJob, check_new_job, initial_state, new_row
+from windlass.core.job.new_job import NewJob, check_new_job
+from windlass.core.job.retry_policy import MAX_DELAY, Policy
+from windlass.core.job.row import initial_state, new_row
 from windlass.core.job.state import State, Trigger
 
 NAN, INF = float("nan"), float("inf")
@@ -246,7 +247,7 @@ def test_what_no_store_could_write_is_refused_before_it_reaches_one(
 
 def test_a_payload_over_1_mib_is_refused_and_pointed_to_an_object_store() -> None:
     with pytest.raises(TooLargeError, match=r"payload is 1,048,577 bytes.*object store"):
-        check_new_job(request(payload=b"x" * (sizes.MAX_BLOB + 1)))
+        check_new_job(request(payload=b"x" * (size_limits.MAX_BLOB + 1)))
 
 
 @pytest.mark.parametrize(

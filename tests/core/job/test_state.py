@@ -16,8 +16,8 @@ from tests.core.factories import (
 )
 
 from windlass.core.decisions import outcome as ends
-from windlass.core.decisions.retry import Policy
-from windlass.core.decisions.transition import Status
+from windlass.core.decisions.transition import Status, submit
+from windlass.core.job.retry_policy import Policy
 from windlass.core.job.state import ACTIVE, FINAL, MOVES, WAITING, State, Trigger, move
 
 TABLE = {
@@ -60,7 +60,7 @@ def created(trigger: Trigger) -> Life:
                 trigger is Trigger.ENQUEUE
             ):  # so that the transition is no repeat of the last trigger
                 life = Life.begin(hold=True, delay=10)
-                life.transition(ends.submit(life.row.id))
+                life.transition(submit(life.row.id))
             return life
         case Trigger.PROMOTE:
             return Life.begin(delay=10).wait(11)
@@ -73,7 +73,7 @@ def created(trigger: Trigger) -> Life:
 def queued(trigger: Trigger) -> Life:
     if trigger is Trigger.ENQUEUE:
         life = Life.begin(hold=True)
-        life.transition(ends.submit(life.row.id))
+        life.transition(submit(life.row.id))
         return life
     return Life.begin(expires_in=5).wait(6) if trigger is Trigger.EXPIRE else Life.begin()
 

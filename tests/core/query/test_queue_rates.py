@@ -6,7 +6,8 @@ import pytest
 
 from windlass.core.clock import SECOND
 from windlass.core.job.state import State
-from windlass.core.query.queue_rates import Rates, drain_eta, rates
+from windlass.core.query.drain_progress import drain_eta
+from windlass.core.query.queue_rates import Rates, rates
 from windlass.store import Rollup
 
 

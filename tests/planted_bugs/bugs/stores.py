@@ -18,10 +18,11 @@ from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.transition import Decision, PastOutcome, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
-from windlass.core.job.row import LifecycleRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import LifecycleRow
 from windlass.core.job.state import RESCUING, Trigger
 from windlass.core.query.job_query import Page, Query
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.store import AttemptRecords, EventPage
 from windlass.stores.memory import MemoryStore
 from windlass.stores.sqlite import connection, engine

@@ -13,10 +13,16 @@ import httpx
 import pytest
 from tests.server.conftest import PATIENCE, Served, serving, until
 
-from windlass.core.admission.gates import LIMIT, Limit, LimitSetting
+from windlass.core.admission.limit import LIMIT, Limit, LimitSetting
 from windlass.core.decisions.enqueue import EnqueueStatus
-from windlass.core.decisions.outcome import Succeeded, settle, submit
-from windlass.core.decisions.transition import CancelRequest, SignalRequest, Status, Transition
+from windlass.core.decisions.outcome import Succeeded, settle
+from windlass.core.decisions.transition import (
+    CancelRequest,
+    SignalRequest,
+    Status,
+    Transition,
+    submit,
+)
 from windlass.core.errors import (
     InvalidArgumentError,
     NotFoundError,
@@ -29,8 +35,8 @@ from windlass.core.job.lease import Claim
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State, Trigger
 from windlass.core.query.job_query import Query
-from windlass.core.records import PAUSED, Put
 from windlass.core.schedule import MARK, SCHEDULE
+from windlass.core.versioned_record import PAUSED, Put
 from windlass.core.worker_presence import WORKER
 from windlass.server.auth.api_keys import API_KEY, ApiKeys, Role
 from windlass.server.auth.audit import AUDIT, AuditLog

@@ -14,7 +14,7 @@ from tests.server.conftest import Served, enqueue, make_app, serving, wait_for
 from windlass import Windlass
 from windlass.core.codec import Codec, EncryptingCodec, JsonCodec, Purpose
 from windlass.core.decisions.outcome import Failed
-from windlass.insights.failures import MAX_SCANNED
+from windlass.insights.failure_groups import MAX_SCANNED
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.testing.factories import claim_all, make_failure, make_job, settle_one
@@ -113,7 +113,7 @@ def test_an_error_whose_key_is_not_here_is_grouped_by_its_code(empty: Served) ->
 def test_the_last_that_failed_are_looked_at_and_it_is_said(
     empty: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.insights.failures.MAX_SCANNED", 3)
+    monkeypatch.setattr("windlass.insights.failure_groups.MAX_SCANNED", 3)
     assert MAX_SCANNED > 3
     empty.app.sync.call(fail(empty.app, ["old"] * 3))
     empty.app.sync.call(fail(empty.app, ["new"] * 2))

@@ -14,9 +14,9 @@ from tests.server.conftest import STREAM, Served, enqueue, make_app, serving, wa
 from windlass import Context
 from windlass.client import EnqueueOptions
 from windlass.core.ids import uuid7
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.core.query.job_query import Page, Query
-from windlass.insights.graph import MAX_JOBS
+from windlass.insights.job_graph import MAX_GRAPH_JOBS
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.server.routes.overview import MAX_PARENTS
@@ -219,28 +219,28 @@ def test_a_wide_graph_is_cut_short_and_it_is_said(locked: Served) -> None:
     spec = locked.app.tasks.get("add")
     assert spec is not None
     options = EnqueueOptions(depends_on=(top,))
-    wide = [locked.app.prepare(spec, (n,), {}, options) for n in range(MAX_JOBS + 5)]
+    wide = [locked.app.prepare(spec, (n,), {}, options) for n in range(MAX_GRAPH_JOBS + 5)]
     locked.app.sync.call(locked.app.aenqueue_each(wide))
     last = put(locked, *(job.id for job in wide))
     with locked.client(locked.key(Role.VIEWER)) as web:
         parents, capped = graph(web, top)
-        assert (len(parents), capped) == (MAX_JOBS, True)
-        assert set(parents) == {top, *(job.id for job in wide[: MAX_JOBS - 1])}
-        assert all(parents[job.id] == [top] for job in wide[: MAX_JOBS - 1])
+        assert (len(parents), capped) == (MAX_GRAPH_JOBS, True)
+        assert set(parents) == {top, *(job.id for job in wide[: MAX_GRAPH_JOBS - 1])}
+        assert all(parents[job.id] == [top] for job in wide[: MAX_GRAPH_JOBS - 1])
         exact, capped = graph(web, last)
-        assert (len(exact), capped) == (MAX_JOBS, True)
+        assert (len(exact), capped) == (MAX_GRAPH_JOBS, True)
 
 
 def test_a_graph_that_just_fits_is_whole(locked: Served) -> None:
     top = put(locked)
-    for _ in range(MAX_JOBS - 1):
+    for _ in range(MAX_GRAPH_JOBS - 1):
         top = put(locked, top)
     with locked.client(locked.key(Role.VIEWER)) as web:
         parents, capped = graph(web, top)
-        assert (len(parents), capped) == (MAX_JOBS, False)
+        assert (len(parents), capped) == (MAX_GRAPH_JOBS, False)
         more = put(locked, top)
         parents, capped = graph(web, more)
-        assert (len(parents), capped) == (MAX_JOBS, True)
+        assert (len(parents), capped) == (MAX_GRAPH_JOBS, True)
 
 
 def test_what_a_job_fanned_out_into_is_around_it(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
-from windlass.core.admission.gates import Limit
+from windlass.core.admission.limit import Limit
 from windlass.core.worker_presence import LiveWorker
 from windlass.server.routes.route_table import ROUTES
 from windlass.task import Task

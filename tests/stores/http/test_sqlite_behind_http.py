@@ -12,10 +12,10 @@ from tests.stores.server_fixture import server, standing_in
 from windlass.store import Store
 from windlass.stores.sqlite import SqliteStore
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.enqueue import TestEnqueue
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
 from windlass.testing.conformance.handles import TestHandles
-from windlass.testing.conformance.repetition import TestRepetition
+from windlass.testing.conformance.idempotency import TestRepetition
+from windlass.testing.conformance.jobs.enqueue import TestEnqueue
 from windlass.testing.conformance.wakeup import TestWakeup
 
 __all__ = ["TestEnqueue", "TestHandles", "TestRepetition", "TestWakeup", "clock", "store"]

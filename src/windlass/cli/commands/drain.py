@@ -19,7 +19,7 @@ from windlass.cli import terminal
 from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run
 from windlass.client import Client
 from windlass.core.duration import to_seconds
-from windlass.core.query.queue_rates import DrainProgress
+from windlass.core.query.drain_progress import DrainProgress
 
 LINE_INTERVAL = 10.0  # seconds between lines, without a terminal
 Report = Callable[[DrainProgress], None]

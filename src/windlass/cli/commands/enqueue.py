@@ -15,7 +15,7 @@ from windlass.cli.store_options import AppPath, AsJson, require_app, run
 from windlass.client import EnqueueOptions
 from windlass.core.duration import to_seconds
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.stores import public_url
 from windlass.task_spec import TaskSpec
 

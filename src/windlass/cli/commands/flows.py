@@ -19,7 +19,8 @@ from windlass.cli import job_format, terminal
 from windlass.cli.store_options import AppPath, AsJson, Url, find_job, open_client, run
 from windlass.client import Client
 from windlass.core.errors import NotFoundError
-from windlass.core.job.dependency import Edges, FlowStats
+from windlass.core.job.dependency import Edges
+from windlass.core.job.flow_stats import FlowStats
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 

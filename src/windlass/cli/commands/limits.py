@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from windlass.cli import terminal
 from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run
-from windlass.core.admission.gates import Limit
+from windlass.core.admission.limit import Limit
 from windlass.limits import LimitInfo, LimitRecords
 from windlass.store import COUNT_CAP
 

@@ -13,7 +13,7 @@ from windlass.cli import terminal
 from windlass.cli.commands.drain import drain
 from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run
 from windlass.core.job.state import WAITING, State
-from windlass.insights.queues import Queue
+from windlass.insights.queue_overview import Queue
 
 commands = typer.Typer(no_args_is_help=True, help="List, pause, resume, drain and clear queues.")
 commands.command("drain")(drain)

@@ -11,7 +11,7 @@ from rich.markup import escape
 from windlass.cli import job_format, terminal
 from windlass.cli.store_options import AppPath, AsJson, JobId, Url, find_job, open_client, run
 from windlass.core.clock import SECOND
-from windlass.core.job import failure
+from windlass.core.job import failure_details
 from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import Edges
 from windlass.core.job.row import JobRow
@@ -102,7 +102,7 @@ def _error(row: JobRow, facts: dict[str, Any], console: Console) -> None:
     error = facts["lastError"]
     if error is None or row.error is None:
         return
-    details = failure.details(row.error, task=row.task, stage=row.stage)
+    details = failure_details.details(row.error, task=row.task, stage=row.stage)
     message = str(error.get("message") or details.category)
     console.print(f"[red]{escape(details.summary)}[/]: {escape(message)}")
     if row.final:

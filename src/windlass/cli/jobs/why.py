@@ -10,7 +10,7 @@ from rich.padding import Padding
 
 from windlass.cli import terminal
 from windlass.cli.store_options import AppPath, AsJson, JobId, Url, find_job, open_client, run
-from windlass.core.query.diagnosis import Diagnosis, Reason
+from windlass.core.diagnosis import Diagnosis, Reason
 
 
 def why(job: JobId, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:

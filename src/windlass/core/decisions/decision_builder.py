@@ -21,8 +21,9 @@ from windlass.core.event import ATTEMPT, EventType, LogRow, Record
 from windlass.core.job import failure as failures
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.failure import ErrorKind, Failure
+from windlass.core.job.new_job import NewJob
 from windlass.core.job.progress import COMPLETE, advance
-from windlass.core.job.row import LifecycleRow, NewJob
+from windlass.core.job.row import LifecycleRow
 from windlass.core.job.state import RESCUING, State, Trigger
 
 _ENDED = {State.FAILED: "failed", State.CANCELED: "was canceled"}

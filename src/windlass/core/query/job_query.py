@@ -15,7 +15,7 @@ from windlass.core.clock import MAX_INSTANT, Instant
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.sizes import check_text
+from windlass.core.size_limits import check_text
 
 MAX_PAGE = 1000
 _LOWERCASE = str.maketrans(ascii_uppercase, ascii_lowercase)

@@ -24,12 +24,14 @@ from windlass.core.decisions.transition import (
     Transition,
 )
 from windlass.core.job.attempt import Attempt
-from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.dependency import Edges
 from windlass.core.job.failure import Failures
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.flow_stats import FlowPage, FlowStats
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import Trigger
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.insights.failures import MAX_SCANNED
+from windlass.insights.failure_groups import MAX_SCANNED
 from windlass.server.auth.authenticator import Caller, Permission
 from windlass.server.auth.scoped_enqueue import enqueue_scoped
 from windlass.server.context import RequestContext

@@ -12,7 +12,7 @@ from windlass.core.decisions.outcome import Failed, Outcome, Snoozed, settle
 from windlass.core.errors import StoreError
 from windlass.core.event import EventType, Record
 from windlass.core.job.row import JobRow
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.core.worker_presence import WORKER, LiveWorker
 from windlass.server.context import RequestContext
 from windlass.server.schemas.worker import ClaimRequest

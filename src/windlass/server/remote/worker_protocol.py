@@ -24,7 +24,7 @@ from windlass.core.job.failure import Failure
 from windlass.core.job.lease import Lease
 from windlass.core.job.progress import StageMap
 from windlass.core.job.row import JobRow
-from windlass.core.sizes import MAX_TRACEBACK
+from windlass.core.size_limits import MAX_TRACEBACK
 from windlass.core.task_token import TaskToken
 from windlass.server.auth.authenticator import CLAIM_KEY_INVALID
 from windlass.server.context import RequestContext

@@ -12,7 +12,7 @@ from windlass.core.clock import SECOND, Instant, from_datetime, minute_of
 from windlass.core.errors import NotFoundError
 from windlass.core.query.job_query import MAX_PAGE
 from windlass.core.query.job_query import Query as JobQuery
-from windlass.core.sizes import MAX_NAME, check_text
+from windlass.core.size_limits import MAX_NAME, check_text
 from windlass.limits import LimitRecords
 from windlass.server.context import Ctx, PathId
 from windlass.server.problems import invalid_field

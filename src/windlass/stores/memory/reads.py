@@ -7,19 +7,29 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from windlass.core import event, records
-from windlass.core.admission.gates import LIMIT, GateStats
+from windlass.core.admission.gates import GateStats
+from windlass.core.admission.limit import LIMIT
 from windlass.core.clock import Instant
 from windlass.core.decisions.transition import Checkpoint
 from windlass.core.event import Event
+from windlass.core.job import event_log
 from windlass.core.job.attempt import Attempt, attempts_of
-from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.dependency import Edges
 from windlass.core.job.failure import FailedJob, Failures
+from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query import job_query
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import PAUSED, Entry, Put, PutResult
+from windlass.core.versioned_record import (
+    PAUSED,
+    Entry,
+    Put,
+    PutResult,
+    apply_put,
+    check_keys,
+    unexpired,
+)
 from windlass.store import (
     COUNT_CAP,
     FLOW_RANGE,
@@ -141,7 +151,7 @@ class MemoryReads(Store):
         if row is None:
             return None
         after = max(after, 0)
-        events = event.page(row, log, after, limit)
+        events = event_log.page(row, log, after, limit)
         last = events[-1].seq if events else after
         return EventPage(events, row.final and last >= row.seq)
 
@@ -200,13 +210,13 @@ class MemoryReads(Store):
     # -- records
 
     def _unexpired(self, kind: str, key: str) -> Entry | None:
-        return records.unexpired(self._data.entries.get((kind, key)), self._now())
+        return unexpired(self._data.entries.get((kind, key)), self._now())
 
     async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
         results = []
         with self._data.lock:
             for put in puts:
-                result = records.apply_put(put, self._unexpired(put.kind, put.key), self._now())
+                result = apply_put(put, self._unexpired(put.kind, put.key), self._now())
                 if result.applied and result.entry is not None:
                     self._data.entries[put.kind, put.key] = result.entry
                     if put.kind == LIMIT:
@@ -215,7 +225,7 @@ class MemoryReads(Store):
         return results
 
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
-        records.check_keys(kind, keys)
+        check_keys(kind, keys)
         with self._data.lock:
             return [self._unexpired(kind, key) for key in keys]
 
@@ -228,7 +238,7 @@ class MemoryReads(Store):
         return entries[:limit]
 
     async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
-        records.check_keys(kind, keys)
+        check_keys(kind, keys)
         with self._data.lock:
             for key in keys:
                 self._data.entries.pop((kind, key), None)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from windlass.core import event
-from windlass.core.admission.gates import affected_gates, lock_order, queue_order
+from windlass.core.admission.gates import affected_gates, lock_order
+from windlass.core.admission.queue_position import queue_order
 from windlass.core.clock import Clock, Instant, SystemClock, after, minute_of
 from windlass.core.decisions import decide, maintenance
 from windlass.core.decisions.enqueue import (
@@ -35,12 +35,14 @@ from windlass.core.decisions.transition import (
     check_transition,
 )
 from windlass.core.errors import RequestError
+from windlass.core.event import ATTEMPT
 from windlass.core.job import row as job_row
 from windlass.core.job.dependency import Parent
 from windlass.core.job.lease import DEFAULT_LEASE, Claim, ExtendResult, Lease, check_lease
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob, check_new_job
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State, Trigger
-from windlass.core.records import PAUSED, Put
+from windlass.core.versioned_record import PAUSED, Put
 from windlass.store import AttemptRecords, Capabilities
 from windlass.stores.memory import gates
 from windlass.stores.memory.data import MemoryData
@@ -95,7 +97,7 @@ class MemoryStore(MemoryMaintenance):
     def _enqueue(self, new: NewJob, now: Instant) -> EnqueueResult:
         data = self._data
         try:
-            job_row.check_new_job(new)
+            check_new_job(new)
         except RequestError as error:
             return EnqueueResult(EnqueueStatus.REFUSED, new, error=error)
         decision: EnqueueDecision = decide_enqueue(new, self._conflicts(new))
@@ -256,7 +258,7 @@ class MemoryStore(MemoryMaintenance):
 
     def _attempt_outcome(self, job_id: UUID, fence: int) -> tuple[UUID, Trigger] | None:
         for entry in self._data.logs[job_id]:
-            if entry.type == event.ATTEMPT and entry.fence == fence:
+            if entry.type == ATTEMPT and entry.fence == fence:
                 return UUID(entry.facts["token"]), Trigger(entry.facts["outcome"])
         return None
 

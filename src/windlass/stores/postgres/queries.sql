@@ -1008,7 +1008,7 @@ SELECT count(*) FROM (SELECT DISTINCT minute, queue, task, outcome FROM removed)
 
 -- name: events
 -- One statement, so that the row and its log have the same snapshot. The first log rows of both
--- kinds: `event.page` stops at the first gap in the numbers.
+-- kinds: `event_log.page` stops at the first gap in the numbers.
 SELECT job.*, ARRAY(
     SELECT ROW(seq, at, type, attempt, fence, record_n, facts, body) FROM windlass_log AS log
     WHERE log.n = job.n AND seq > $2 AND type <> 'attempt' ORDER BY seq LIMIT $3
@@ -1230,7 +1230,7 @@ FROM unnest($1::text[]) WITH ORDINALITY AS requested (name, ordinal), LATERAL (
             SELECT id, fence, state, gate FROM windlass_job AS job WHERE job.n = each.n LIMIT 1
         ) AS job
         WHERE permit.gate = requested.name
-            AND windlass_holds_slot(permit.fence, job.fence, job.state, job.gate)
+            AND windlass_permit_in_use(permit.fence, job.fence, job.state, job.gate)
     ) AS holder
 ) AS held
 ORDER BY requested.ordinal

@@ -7,26 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from uuid import UUID
 
-from windlass.core import event, records
-from windlass.core.admission.gates import (
-    LIMIT,
-    MAX_HOLDERS,
-    GateStats,
-    LimitSetting,
-    lock_order,
-    rank,
-)
+from windlass.core.admission.gates import MAX_HOLDERS, GateStats, lock_order, rank
+from windlass.core.admission.limit import LIMIT, LimitSetting
 from windlass.core.clock import Instant
 from windlass.core.decisions.transition import Checkpoint
 from windlass.core.errors import StoreDeniedError
+from windlass.core.job import event_log
 from windlass.core.job.attempt import Attempt, attempts_of
-from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.dependency import Edges
 from windlass.core.job.failure import Failures
+from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query import job_query
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import PAUSED, Entry, Put, PutResult
+from windlass.core.versioned_record import PAUSED, Entry, Put, PutResult, apply_put, unexpired
 from windlass.store import COUNT_CAP, COUNT_RANGE, FLOW_RANGE, EventPage, QueueStats, Rollup
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
@@ -151,7 +146,7 @@ async def events(connection: Connection, job_id: UUID, after: int, limit: int) -
     row = rows.job_row(found)
     *_, log_rows, past = found
     log = [log_row(record) for record in (*log_rows, *past)]
-    events = event.page(row, log, after, limit)
+    events = event_log.page(row, log, after, limit)
     last = events[-1].seq if events else after
     return EventPage(events, row.final and last >= row.seq)
 
@@ -256,9 +251,7 @@ async def _put_records(
     written: dict[tuple[str, str], Row] = {}
     results = []
     for put in puts:
-        result = records.apply_put(
-            put, records.unexpired(entries.get((put.kind, put.key)), now), now
-        )
+        result = apply_put(put, unexpired(entries.get((put.kind, put.key)), now), now)
         entry = result.entry
         if result.applied and entry is not None:
             entries[put.kind, put.key] = entry
@@ -323,7 +316,7 @@ async def get_records(
 ) -> list[Entry | None]:
     now: Instant = await connection.fetchval(SQL.now, test_now)
     found = await connection.fetch(SQL.get_records, [kind] * len(keys), list(keys))
-    entries = {record[1]: records.unexpired(_entry(record), now) for record in found}
+    entries = {record[1]: unexpired(_entry(record), now) for record in found}
     return [entries.get(key) for key in keys]
 
 

@@ -193,7 +193,7 @@ SELECT
 FROM carray(?3)
 
 -- name: update_permits
--- Brings the permits of some jobs up to date: core's `holds_slot` and `with_start`.
+-- Brings the permits of some jobs up to date: core's `in_use` and `with_start`.
 UPDATE windlass_permit AS permit SET
     held = CASE WHEN job.fence = permit.fence THEN job.state = 'running'
         WHEN job.fence < permit.fence THEN job.state = 'queued' OR job.gate IS NOT NULL

@@ -11,19 +11,19 @@ from uuid import UUID
 
 import apsw
 
-from windlass.core import event, records
-from windlass.core.admission.gates import LIMIT
+from windlass.core.admission.limit import LIMIT
 from windlass.core.clock import Instant
 from windlass.core.decisions import maintenance
 from windlass.core.decisions.transition import Checkpoint
 from windlass.core.event import LogRow
+from windlass.core.job import event_log
 from windlass.core.job.attempt import Attempt, attempts_of
 from windlass.core.job.failure import Failures
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import FINAL, State
 from windlass.core.query import job_query
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import PAUSED, Entry, Put, PutResult
+from windlass.core.versioned_record import PAUSED, Entry, Put, PutResult, apply_put, unexpired
 from windlass.store import COUNT_CAP, COUNT_RANGE, EventPage, Pruned, QueueStats, Retention, Rollup
 from windlass.stores.sql.failures import failures_of
 from windlass.stores.sql.log import log_row
@@ -215,10 +215,10 @@ def events(connection: apsw.Connection, job_id: UUID, after: int, limit: int) ->
     if row is None:
         return None
     after = max(after, 0)
-    # The first rows of both kinds; `event.page` stops at the first gap in the numbers.
+    # The first rows of both kinds; `event_log.page` stops at the first gap in the numbers.
     recorded = _log(connection, SQL.log_rows, (row.serial, after, limit))
     past = _log(connection, SQL.attempt_rows, (row.serial, after, limit))
-    events = event.page(row, [*recorded, *past], after, limit)
+    events = event_log.page(row, [*recorded, *past], after, limit)
     last = events[-1].seq if events else after
     return EventPage(events, row.final and last >= row.seq)
 
@@ -249,13 +249,13 @@ def checkpoints(connection: apsw.Connection, ids: Sequence[UUID]) -> list[Mappin
 
 def _record(connection: apsw.Connection, kind: str, key: str, now: Instant) -> Entry | None:
     found = fetch_one(connection, SQL.get_record, (kind, key))
-    return records.unexpired(rows.entry(found), now) if found is not None else None
+    return unexpired(rows.entry(found), now) if found is not None else None
 
 
 def put_records(tx: Tx, puts: Sequence[Put]) -> list[PutResult]:
     now, results = tx.now(), []
     for put in puts:
-        result = records.apply_put(put, _record(tx.connection, put.kind, put.key, now), now)
+        result = apply_put(put, _record(tx.connection, put.kind, put.key, now), now)
         entry = result.entry
         if result.applied and entry is not None:
             tx.connection.execute(

@@ -10,10 +10,11 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-from windlass.core.decisions.retry import Policy
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.failure import Failure
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.retry_policy import Policy
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State, Trigger
 
 J = TypeVar("J", JobRow, NewJob)

@@ -15,7 +15,8 @@ from uuid import UUID
 
 from asyncpg.exceptions import LockNotAvailableError
 
-from windlass.core.admission.gates import affected_gates, held_gates, queue_position
+from windlass.core.admission.gates import affected_gates, gates_in_use
+from windlass.core.admission.queue_position import fair_position
 from windlass.core.clock import Instant, minute_of
 from windlass.core.decisions import decide
 from windlass.core.decisions.transition import ApplyResult, Decision
@@ -290,7 +291,7 @@ class PostgresBatch:
             target = (gate, None if gate else queue, loaded.priority)
             before = [first for first in (first_stored, firsts.get(target)) if first is not None]
             last = lasts.get((*target, *own), last_stored)
-            position = queue_position(loaded.limit_key, number, min(before, default=None), last)
+            position = fair_position(loaded.limit_key, number, min(before, default=None), last)
             firsts[target] = min(position, firsts.get(target, position))
             loaded.assigned_position = lasts[*target, *own] = position
 
@@ -369,9 +370,9 @@ def _dequeued(changed: list[LoadedJob]) -> list[Row]:
 
 def _released_slots(loaded: LoadedJob) -> Iterator[tuple[str, int, Instant | None]]:
     before = loaded.before
-    still_held = held_gates(loaded.row)
+    still_held = gates_in_use(loaded.row)
     started_at = before.started_at if before.state is State.RUNNING else None
-    return ((gate, loaded.n, started_at) for gate in held_gates(before) if gate not in still_held)
+    return ((gate, loaded.n, started_at) for gate in gates_in_use(before) if gate not in still_held)
 
 
 def _left_gate_queue(changed: list[LoadedJob]) -> list[Row]:

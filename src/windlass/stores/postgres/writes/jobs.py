@@ -26,7 +26,7 @@ from windlass.core.errors import RequestError
 from windlass.core.job.lease import DEFAULT_LEASE, Claim
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State, Trigger
-from windlass.core.records import PAUSED
+from windlass.core.versioned_record import PAUSED
 from windlass.store import AttemptRecords
 from windlass.stores.postgres import maintenance, rows
 from windlass.stores.postgres.connection import Connection, Row

@@ -8,7 +8,8 @@ from uuid import UUID
 
 import apsw
 
-from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.dependency import Edges
+from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.store import FLOW_RANGE
 from windlass.stores.sqlite.connection import fetch_all, fetch_value
 from windlass.stores.sqlite.queries import SQL
