@@ -168,7 +168,7 @@ def _constructor(cls: Any) -> Iterator[str]:
 def _parts(cls: Any, level: int) -> Iterator[str]:
     """Yield the attributes and methods of a class."""
     if issubclass(cls, Store) and cls is not Store:
-        yield "A [store](store.md#verbs) that wraps another store."
+        yield "A [store](store.md#methods) that wraps another store."
         return
     internal = INTERNAL.get(cls.__name__, set())
     if cls is testing.RecordingContext:

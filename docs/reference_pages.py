@@ -78,7 +78,7 @@ def http(table: Table) -> str:
         table(("route", "action", "roles"), routes),
         (
             "`POST /api/store/…` is the internal protocol of [remote stores](../how-to/remote.md), "
-            "with one route per verb of [the store contract](store.md). It is not a public API."
+            "with one route per method of [the store contract](store.md). It is not a public API."
         ),
         "## Errors",
         (
@@ -304,10 +304,10 @@ def events(table: Table) -> str:
 
 
 def contract(describe: Describe) -> str:
-    laws = inspect.cleandoc(store.__doc__ or "").partition("\n\n")[2]
-    verbs = inspect.getsource(store.Store)
-    text = describe(store.Store, 2).replace("## Store\n", "## Verbs\n", 1)
-    for title, below in re.findall(r"# -- (.+)\n\n(?: {4}@.+\n)* {4}(?:async )?def (\w+)", verbs):
+    rules = inspect.cleandoc(store.__doc__ or "").partition("\n\n")[2]
+    methods = inspect.getsource(store.Store)
+    text = describe(store.Store, 2).replace("## Store\n", "## Methods\n", 1)
+    for title, below in re.findall(r"# -- (.+)\n\n(?: {4}@.+\n)* {4}(?:async )?def (\w+)", methods):
         text = text.replace(f"### Store.{below}\n", f"### {title}\n\n### Store.{below}\n", 1)
     text = re.sub(
         r"^### (?!Store\.)(.+)$", lambda m: f"**{m[1].capitalize()}**", text, flags=re.MULTILINE
@@ -315,7 +315,7 @@ def contract(describe: Describe) -> str:
     return "\n\n".join([
         "# The store contract",
         "For authors of stores. A store is correct if it passes `windlass.testing.conformance`.",
-        "## Laws", laws, text, "## Values",
+        "## Rules", rules, text, "## Values",
         ("See also [JobRow](python.md#jobrow), [NewJob](python.md#newjob), "
         "[Event](python.md#event) and [State](python.md#state)."),
         *(describe(thing) for thing in _values()),
@@ -323,7 +323,7 @@ def contract(describe: Describe) -> str:
 
 
 def _values() -> list[Any]:
-    """Return all argument and result types of the verbs, with the types of their fields."""
+    """Return all argument and result types of the methods, with the types of their fields."""
     elsewhere = {"JobRow", "NewJob", "Event", "State", "Retention"}
     names = {**vars(enqueue), **vars(event), **vars(transition), **vars(store)}
     found: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from windlass.core.clock import SECOND, Instant
 from windlass.core.decisions import maintenance
-from windlass.core.decisions import outcome as ends
+from windlass.core.decisions import outcome as outcomes
 from windlass.core.decisions.decide import cancel, claim, decide, record
 from windlass.core.decisions.outcome import Outcome
 from windlass.core.decisions.transition import (
@@ -37,21 +37,25 @@ LEASE = 30.0
 
 RETRYABLE = Failure(code="io", kind=ErrorKind.RETRYABLE, step="fetch", body=b'{"message":"net"}')
 TERMINAL = Failure(code="invalid_input", kind=ErrorKind.TERMINAL, body=b'{"message":"bad"}')
-PATIENT = Policy(backoff=fixed(1))  # one second between attempts: easy to wait for
+ONE_SECOND_BACKOFF = Policy(backoff=fixed(1))  # one second between attempts: easy to wait for
 
 
-def middle() -> float:
+def no_jitter() -> float:
     """A random source that always answers 0.5."""
     return 0.5
 
 
-def request(**over: Any) -> NewJob:
-    asked: dict[str, Any] = {"id": JOB, "task": "mail.send", "policy": PATIENT} | over
+def request(**overrides: Any) -> NewJob:
+    asked: dict[str, Any] = {
+        "id": JOB,
+        "task": "mail.send",
+        "policy": ONE_SECOND_BACKOFF,
+    } | overrides
     return NewJob(**asked)
 
 
-def row(now: Instant = NOW, **over: Any) -> JobRow:
-    return new_row(request(**over), now, serial=1)
+def row(now: Instant = NOW, **overrides: Any) -> JobRow:
+    return new_row(request(**overrides), now, serial=1)
 
 
 def progress(n: int, percent: float | None, stage: str | None = None) -> Record:
@@ -64,7 +68,7 @@ def token(fence: int) -> UUID:
 
 
 @dataclass
-class Life:
+class JobSimulation:
     """A job, its log and the store's clock; every change goes through the functions of the core."""
 
     row: JobRow = field(default_factory=row)
@@ -73,20 +77,20 @@ class Life:
     now: Instant = NOW
 
     @staticmethod
-    def begin(**over: Any) -> Life:
-        return Life(row(**over))
+    def start(**overrides: Any) -> JobSimulation:
+        return JobSimulation(row(**overrides))
 
-    def wait(self, seconds: float) -> Life:
+    def wait(self, seconds: float) -> JobSimulation:
         self.now += round(seconds * SECOND)
         return self
 
     def past(self, fence: int) -> tuple[UUID, Trigger] | None:
         for line in self.log:
             if line.type == ATTEMPT and line.fence == fence:
-                return UUID(line.facts["token"]), Trigger(line.facts["outcome"])
+                return UUID(line.data["token"]), Trigger(line.data["outcome"])
         return None
 
-    def take(self, decision: Decision) -> Decision:
+    def apply_decision(self, decision: Decision) -> Decision:
         """Write what was decided, as a store does."""
         self.row = replace(self.row, **decision.changes)
         if decision.needs_position:
@@ -95,36 +99,36 @@ class Life:
         self.checkpoints += decision.checkpoints
         return decision
 
-    def claim(self, worker: str = "w1", lease: float = LEASE) -> Life:
+    def claim(self, worker: str = "w1", lease: float = LEASE) -> JobSimulation:
         held = token(self.row.fence + 1)
         changes = claim(self.row, token=held, worker=worker, lease=lease, now=self.now)
         self.row = replace(self.row, **changes)
         return self
 
     def transition(self, transition: Transition) -> Decision:
-        return self.take(decide(self.row, transition, self.now, self.past))
+        return self.apply_decision(decide(self.row, transition, self.now, self.past))
 
-    def ask(self, trigger: Trigger, **over: Any) -> Decision:
+    def apply_trigger(self, trigger: Trigger, **overrides: Any) -> Decision:
         """A transition by someone who saw the row as it is now."""
-        return self.transition(self.asking(trigger, **over))
+        return self.transition(self.transition_for(trigger, **overrides))
 
-    def asking(self, trigger: Trigger, **over: Any) -> Transition:
+    def transition_for(self, trigger: Trigger, **overrides: Any) -> Transition:
         seen: dict[str, Any] = {"job_id": self.row.id, "fence": self.row.fence, "trigger": trigger}
         if trigger.settles or trigger in {Trigger.CRASH, Trigger.GIVE_UP}:
             seen["token"] = self.row.token
-        return Transition(**(seen | over))
+        return Transition(**(seen | overrides))
 
-    def settling(self, outcome: Outcome, **more: Any) -> Transition:
-        return ends.settle(self.row, outcome, random=middle, **more)
+    def settle_transition(self, outcome: Outcome, **more: Any) -> Transition:
+        return outcomes.settle(self.row, outcome, random=no_jitter, **more)
 
     def settle(self, outcome: Outcome, **more: Any) -> Decision:
-        return self.transition(self.settling(outcome, **more))
+        return self.transition(self.settle_transition(outcome, **more))
 
     def promote(self) -> Decision:
         return self.transition(maintenance.promote(self.row))
 
     def rescue(self) -> Decision:
-        return self.transition(maintenance.rescue(self.row, random=middle))
+        return self.transition(maintenance.rescue(self.row, random=no_jitter))
 
     def crash(self) -> Decision:
         """The worker dies, the lease runs out, maintenance takes the job back."""
@@ -132,15 +136,17 @@ class Life:
 
     def cancel(self, by: str | None = "ann", reason: str | None = "no need") -> Decision:
         asked = CancelRequest(job_id=self.row.id, by=by, reason=reason)
-        return self.take(cancel(self.row, asked, self.now))
+        return self.apply_decision(cancel(self.row, asked, self.now))
 
     def record(self, *records: Record) -> Decision:
         assert self.row.token is not None
-        return self.take(record(self.row, self.row.fence, self.row.token, records, self.now))
+        return self.apply_decision(
+            record(self.row, self.row.fence, self.row.token, records, self.now)
+        )
 
-    def fail_once(self) -> Life:
+    def fail_once(self) -> JobSimulation:
         """One counted failure, waited out, back in the line."""
-        self.claim().settle(ends.Failed(failure=RETRYABLE))
+        self.claim().settle(outcomes.Failed(failure=RETRYABLE))
         self.wait(2).promote()
         return self
 
@@ -148,26 +154,26 @@ class Life:
         return derive(self.row, self.log, after)
 
 
-def reach(state: State) -> Life:
+def reach(state: State) -> JobSimulation:
     """A job in this state, brought there by the commonest way."""
-    life = Life.begin(delay=10) if state is State.CREATED else Life.begin()
+    sim = JobSimulation.start(delay=10) if state is State.CREATED else JobSimulation.start()
     if state in {State.CREATED, State.QUEUED}:
-        return life
-    life.wait(1).claim().wait(1)
+        return sim
+    sim.wait(1).claim().wait(1)
     match state:
         case State.RETRYING:
-            life.settle(ends.Failed(failure=RETRYABLE))
+            sim.settle(outcomes.Failed(failure=RETRYABLE))
         case State.SUCCEEDED:
-            life.settle(ends.Succeeded(result=b'"done"'))
+            sim.settle(outcomes.Succeeded(result=b'"done"'))
         case State.FAILED:
-            life.settle(ends.Failed(failure=TERMINAL))
+            sim.settle(outcomes.Failed(failure=TERMINAL))
         case State.CANCELED:
-            life.settle(ends.Aborted(reason="not needed"))
-    assert life.row.state is state
-    return life
+            sim.settle(outcomes.Aborted(reason="not needed"))
+    assert sim.row.state is state
+    return sim
 
 
-def assert_legal(job: JobRow) -> None:
+def assert_valid_row(job: JobRow) -> None:
     """What section 3 of the contract says of every row, at every moment."""
     instants = [job.created_at, job.queued_at, job.started_at, job.ended_at, job.updated_at]
     known = [instant for instant in instants if instant is not None]
@@ -205,29 +211,29 @@ def nothing_changed(decision: Decision) -> bool:
 
 # -- a random life, for Hypothesis
 
-_GOING_ON: st.SearchStrategy[Outcome] = st.sampled_from(
+_NON_FINAL_OUTCOMES: st.SearchStrategy[Outcome] = st.sampled_from(
     [
-        ends.Failed(failure=RETRYABLE),
-        ends.Failed(failure=RETRYABLE, delay=0.0),
-        ends.Failed(failure=RETRYABLE, delay=7.0),
-        ends.Released(),
-        ends.Snoozed(delay=5.0),
-        ends.Snoozed(delay=0.0),
-        ends.Suspended(timeout=5.0),
+        outcomes.Failed(failure=RETRYABLE),
+        outcomes.Failed(failure=RETRYABLE, delay=0.0),
+        outcomes.Failed(failure=RETRYABLE, delay=7.0),
+        outcomes.Released(),
+        outcomes.Snoozed(delay=5.0),
+        outcomes.Snoozed(delay=0.0),
+        outcomes.Suspended(timeout=5.0),
     ]
 )
-_ENDING: st.SearchStrategy[Outcome] = st.sampled_from(
+_FINAL_OUTCOMES: st.SearchStrategy[Outcome] = st.sampled_from(
     [
-        ends.Succeeded(),
-        ends.Succeeded(result=b""),
-        ends.Succeeded(result=b'"ok"'),
-        ends.Failed(failure=TERMINAL),
-        ends.Aborted(),
-        ends.Aborted(reason="enough"),
-        ends.Suspended(),  # not an end, but nothing here wakes it again, except a cancel
+        outcomes.Succeeded(),
+        outcomes.Succeeded(result=b""),
+        outcomes.Succeeded(result=b'"ok"'),
+        outcomes.Failed(failure=TERMINAL),
+        outcomes.Aborted(),
+        outcomes.Aborted(reason="enough"),
+        outcomes.Suspended(),  # not an end, but nothing here wakes it again, except a cancel
     ]
 )
-_SAID = st.lists(
+_RECORDS = st.lists(
     st.builds(
         Record,
         n=st.integers(1, 8),
@@ -243,22 +249,22 @@ _SAID = st.lists(
     ),
     max_size=4,
 ).map(tuple)
-_ACTS: list[st.SearchStrategy[Any]] = [
-    *[st.tuples(_GOING_ON, _SAID)] * 6,  # often, so that lives have many attempts
-    *[st.just("crash"), _SAID, st.just("repeat")] * 2,
-    st.tuples(_ENDING, _SAID),
+_ACTIONS: list[st.SearchStrategy[Any]] = [
+    *[st.tuples(_NON_FINAL_OUTCOMES, _RECORDS)] * 6,  # often, so that lives have many attempts
+    *[st.just("crash"), _RECORDS, st.just("repeat")] * 2,
+    st.tuples(_FINAL_OUTCOMES, _RECORDS),
     *map(st.just, ["claim", "promote", "rescue", "submit", "expire", "cancel"]),
 ]
 STEPS = st.lists(
     st.tuples(
         # The clock mostly moves on, at times far, at times back.
         st.sampled_from([0.0, 0.0, 1.0, 1.0, 1.0, 6.0, 40.0, -3.0, -100.0]),
-        st.integers(0, len(_ACTS) - 1).flatmap(_ACTS.__getitem__),
+        st.integers(0, len(_ACTIONS) - 1).flatmap(_ACTIONS.__getitem__),
     ),
     min_size=2,
     max_size=24,
 )
-BEGINNINGS = st.fixed_dictionaries(
+NEW_JOB_OPTIONS = st.fixed_dictionaries(
     {},
     optional={
         "hold": st.just(value=True),
@@ -272,7 +278,7 @@ BEGINNINGS = st.fixed_dictionaries(
 )
 
 
-class RandomLife(Life):
+class RandomJobSimulation(JobSimulation):
     """A life that takes any step and leaves out what a caller would never ask for."""
 
     last: Transition | None = None
@@ -287,7 +293,7 @@ class RandomLife(Life):
             pass
         elif what and not isinstance(what[0], Record):
             outcome, records = what
-            self.last = self.settling(outcome, records=records)
+            self.last = self.settle_transition(outcome, records=records)
             assert self.transition(self.last).result.applied
         else:
             self.record(*what)
@@ -307,10 +313,10 @@ class RandomLife(Life):
             self.claim()
 
     def try_promote(self) -> None:
-        self.ask(Trigger.PROMOTE)
+        self.apply_trigger(Trigger.PROMOTE)
 
     def try_expire(self) -> None:
-        self.ask(Trigger.EXPIRE)
+        self.apply_trigger(Trigger.EXPIRE)
 
     def try_submit(self) -> None:
         self.transition(submit(self.row.id))

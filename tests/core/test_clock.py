@@ -44,7 +44,7 @@ def test_instants_are_ordered_as_their_datetimes_are(one: datetime, other: datet
     assert (from_datetime(one) < from_datetime(other)) == (one < other)
 
 
-def test_the_same_moment_in_two_zones_is_one_instant() -> None:
+def test_equal_datetimes_in_two_zones_are_one_instant() -> None:
     tokyo = timezone(timedelta(hours=9))
     assert from_datetime(datetime(2024, 1, 1, 9, tzinfo=tokyo)) == from_datetime(
         datetime(2024, 1, 1, tzinfo=UTC)

@@ -18,21 +18,21 @@ from windlass.core.job.state import State, Trigger
 from windlass.core.worker_presence import LiveWorker
 
 
-def worker(name: str = "w", **over: Any) -> LiveWorker:
-    facts: dict[str, Any] = {
+def worker(name: str = "w", **overrides: Any) -> LiveWorker:
+    fields: dict[str, Any] = {
         "name": name, "host": "h", "pid": 1, "version": "1", "queues": {"default": 2},
         "tasks": ("mail.send",), "started_at": NOW, "seen_at": NOW,
     }  # fmt: skip
-    return LiveWorker(**facts | over)
+    return LiveWorker(**fields | overrides)
 
 
-def seen(**over: Any) -> Observations:
-    facts: dict[str, Any] = {"now": NOW, "workers": [worker()]}
-    return Observations(**facts | over)
+def seen(**overrides: Any) -> Observations:
+    fields: dict[str, Any] = {"now": NOW, "workers": [worker()]}
+    return Observations(**fields | overrides)
 
 
-def changed(job: JobRow, **over: Any) -> JobRow:
-    return JobRow(**{name: getattr(job, name) for name in _fields(job)} | over)
+def changed(job: JobRow, **overrides: Any) -> JobRow:
+    return JobRow(**{name: getattr(job, name) for name in _fields(job)} | overrides)
 
 
 def _fields(job: JobRow) -> Sequence[str]:
@@ -43,7 +43,7 @@ def codes(job: JobRow, around: Observations) -> list[ReasonCode]:
     return [reason.code for reason in diagnose(job, around).reasons]
 
 
-def test_a_queued_job_with_nothing_in_its_way_is_next() -> None:
+def test_a_queued_job_without_obstacles_is_next() -> None:
     answer = diagnose(row(), seen())
     assert (answer.job_id, answer.state) == (JOB, State.QUEUED)
     assert [reason.code for reason in answer.reasons] == [ReasonCode.READY]
@@ -80,11 +80,11 @@ def test_an_unresponsive_worker_does_not_consume_the_queue() -> None:
     assert codes(row(), full) == [ReasonCode.UNRESPONSIVE, ReasonCode.BUSY]
 
 
-def test_a_worker_that_stops_takes_no_more() -> None:
+def test_a_stopping_worker_does_not_count_as_a_consumer() -> None:
     assert codes(row(), seen(workers=[worker(stopping=True)])) == [ReasonCode.NO_WORKER]
 
 
-def test_workers_that_do_not_know_the_task_do_not_run_it() -> None:
+def test_workers_without_the_task_are_reported() -> None:
     answer = diagnose(row(), seen(workers=[worker(tasks=("a", "b")), worker(queues={"media": 1})]))
     assert [reason.code for reason in answer.reasons] == [ReasonCode.UNKNOWN_TASK]
     assert "has the task 'mail.send'" in str(answer)
@@ -92,7 +92,7 @@ def test_workers_that_do_not_know_the_task_do_not_run_it() -> None:
     assert codes(row(), seen(workers=one_does)) == [ReasonCode.READY]
 
 
-def test_taken_slots_are_a_reason_of_their_own() -> None:
+def test_busy_slots_are_a_separate_reason() -> None:
     assert codes(row(), seen(running=1)) == [ReasonCode.READY]
     assert codes(row(), seen(running=2)) == [ReasonCode.BUSY]
     assert codes(row(), seen(running=2, ahead=1)) == [ReasonCode.BUSY, ReasonCode.BEHIND]
@@ -100,7 +100,7 @@ def test_taken_slots_are_a_reason_of_their_own() -> None:
     assert codes(row(), seen(running=2, workers=two)) == [ReasonCode.READY]
 
 
-def test_a_paused_queue_is_the_first_reason_and_hides_no_other() -> None:
+def test_a_paused_queue_is_the_first_of_all_reasons() -> None:
     answer = diagnose(row(), seen(paused=True, workers=[], ahead=2))
     assert [reason.code for reason in answer.reasons] == [
         ReasonCode.PAUSED, ReasonCode.NO_WORKER, ReasonCode.BEHIND,
@@ -116,7 +116,7 @@ def test_the_diagnosis_of_a_held_job_names_submit() -> None:
     assert codes(both, seen()) == [ReasonCode.HELD, ReasonCode.SCHEDULED]
 
 
-def test_a_job_of_the_future_waits_for_its_time() -> None:
+def test_the_diagnosis_of_a_delayed_job_names_its_due_time() -> None:
     job = row(delay=60)
     answer = diagnose(job, seen())
     [reason] = answer.reasons
@@ -141,9 +141,11 @@ def test_a_job_that_failed_backs_off_and_names_the_error() -> None:
     assert "its worker died" in str(diagnose(crashed, seen()))
 
 
-def limited(gate: str = "queue:default", **over: Any) -> JobRow:
+def limited(gate: str = "queue:default", **overrides: Any) -> JobRow:
     """A job that waits at a gate."""
-    return changed(row(), state=State.CREATED, queued_at=None, gates=(gate,), gate=gate, **over)
+    return changed(
+        row(), state=State.CREATED, queued_at=None, gates=(gate,), gate=gate, **overrides
+    )
 
 
 def at(limit: Limit | None, **stats: Any) -> Observations:
@@ -166,7 +168,7 @@ def test_the_diagnosis_of_a_limited_job_names_the_holders() -> None:
     assert f"jobs {JOB}, {OTHER}, 1,003 more" in str(diagnose(limited(), many))
 
 
-def test_a_job_of_a_key_names_the_key_and_the_limit_of_all_keys() -> None:
+def test_the_diagnosis_at_a_key_gate_names_the_key_and_its_limit() -> None:
     [gate] = gates_of("default", "mail.send", "ada", {"key:mail.send"})
     [reason] = diagnose(
         limited(gate), at(Limit(concurrency=1), holding=1, holders=(OTHER,))
@@ -185,7 +187,7 @@ def test_the_diagnosis_of_a_rate_limit_names_its_end() -> None:
     )
 
 
-def test_both_halves_of_a_limit_may_be_reached() -> None:
+def test_concurrency_and_rate_may_both_be_reached() -> None:
     limit = Limit(concurrency=1, rate="1/s")
     both = at(limit, holding=1, holders=(JOB,), next_check_at=NOW + SECOND)
     assert codes(limited(), both) == [ReasonCode.LIMITED, ReasonCode.LIMITED]
@@ -233,7 +235,7 @@ def test_the_diagnosis_of_a_running_job_names_worker_and_start() -> None:
     assert codes(asked, before) == [ReasonCode.RUNNING, ReasonCode.CANCELING]
 
 
-def test_a_running_job_whose_lease_ran_out_waits_for_a_sweep() -> None:
+def test_a_running_job_with_an_expired_lease_waits_for_a_sweep() -> None:
     job = reach(State.RUNNING).row
     assert codes(job, seen(now=job.lease_until)) == [ReasonCode.LEASE_LOST]
     assert codes(job, seen(now=job.lease_until, workers=[])) == [
@@ -241,7 +243,7 @@ def test_a_running_job_whose_lease_ran_out_waits_for_a_sweep() -> None:
     ]  # fmt: skip
 
 
-def test_a_job_past_its_expiry_will_not_start_any_more() -> None:
+def test_the_diagnosis_of_an_expired_job_says_expired() -> None:
     job = row(expires_in=5)
     assert codes(job, seen(now=NOW + 4 * SECOND)) == [ReasonCode.READY]
     assert codes(job, seen(now=NOW + 5 * SECOND)) == [ReasonCode.EXPIRED]
@@ -258,7 +260,7 @@ def test_the_diagnosis_of_a_finished_job_names_outcome_and_actions(state: State)
     assert diagnose(again, seen()).reasons[0].advice == f"retried as {OTHER}"
 
 
-def test_a_failed_job_names_its_error_and_a_stepped_one_is_resumed() -> None:
+def test_the_diagnosis_of_a_failed_job_names_its_error_and_advises_resume() -> None:
     failure = Failure(code="crashed", kind=ErrorKind.TERMINAL)
     job = changed(reach(State.FAILED).row, error=failure, last_step="voice")
     [reason] = diagnose(job, seen()).reasons
@@ -266,7 +268,7 @@ def test_a_failed_job_names_its_error_and_a_stepped_one_is_resumed() -> None:
     assert reason.advice == f"windlass jobs resume {JOB}"
 
 
-def test_a_worker_reads_back_what_it_wrote_and_forgives_what_is_newer() -> None:
+def test_a_worker_record_is_read_back_without_unknown_fields() -> None:
     one = worker(last_claim_at=NOW, running=3)
     assert LiveWorker.decode(one.encode()) == one
     newer = one.encode()[:-1] + b',"mood":"fine"}'

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.core.factories import JOB, NOW, Life, row
+from tests.core.factories import JOB, NOW, JobSimulation, row
 
 from windlass.core.admission.gates import (
     affected_gates,
@@ -58,7 +58,9 @@ ALL = {"key:mail.send", "task:mail.send", "queue:default"}
         ("1/D", (1, 86_400.0)),
     ],
 )  # fmt: skip
-def test_a_rate_is_so_many_in_a_time(text: str, wanted: tuple[int, float]) -> None:
+def test_a_rate_text_is_a_number_of_starts_in_a_period(
+    text: str, wanted: tuple[int, float]
+) -> None:
     assert parse_rate(text) == wanted
     assert Limit(rate=text) == Limit(starts=wanted[0], period=wanted[1])
 
@@ -102,7 +104,7 @@ def test_a_limit_has_a_readable_text() -> None:
     assert replace(Limit(concurrency=2), concurrency=3) == Limit(concurrency=3)
 
 
-def test_what_a_person_set_holds_until_it_is_gone() -> None:
+def test_an_override_takes_effect_instead_of_the_declared_limit() -> None:
     code, person = Limit(concurrency=5), Limit(rate="1/s")
     assert LimitSetting(declared=code).limit == code
     assert LimitSetting(declared=code, override=person).limit == person
@@ -126,7 +128,7 @@ def test_gates_are_in_order_and_only_for_existing_limits() -> None:
     assert gates_of("other", "mail.send", "ada", {"queue:other"}) == ("queue:other",)
 
 
-def test_each_key_has_a_gate_of_its_own_and_one_limit() -> None:
+def test_each_key_has_its_own_gate_and_shares_one_limit() -> None:
     [ada] = gates_of("q", "t", "ada", {"key:t"})
     [bob] = gates_of("q", "t", "bob", {"key:t"})
     assert ada != bob
@@ -140,7 +142,7 @@ def test_gates_are_locked_from_narrow_to_wide() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "render", "queue:", "task:", "key:", "Queue:x", "worker:x"])
-def test_a_name_of_nothing_is_refused(name: str) -> None:
+def test_an_invalid_limit_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgumentError, match="queue:NAME"):
         check_limit_name(name)
 
@@ -148,32 +150,32 @@ def test_a_name_of_nothing_is_refused(name: str) -> None:
 # -- permits
 
 
-def at_gate(**over: Any) -> JobRow:
+def at_gate(**overrides: Any) -> JobRow:
     asked: dict[str, Any] = {"state": State.CREATED, "gates": ("queue:default",)}
-    return replace(row(), **asked | over)
+    return replace(row(), **asked | overrides)
 
 
-def test_a_permit_counts_while_its_attempt_can_start_or_runs() -> None:
-    life = Life.begin()
-    it = next_permit(life.row, NOW)
+def test_a_permit_is_in_use_while_its_attempt_can_start_or_runs() -> None:
+    sim = JobSimulation.start()
+    it = next_permit(sim.row, NOW)
     assert (it.fence, it.at, it.started_at) == (1, NOW, None)
-    assert in_use(it, life.row)  # in line
-    life.wait(3).claim()
-    assert in_use(it, life.row)
-    assert with_start(it, life.row) == Permit(1, NOW, life.row.started_at)
+    assert in_use(it, sim.row)  # in line
+    sim.wait(3).claim()
+    assert in_use(it, sim.row)
+    assert with_start(it, sim.row) == Permit(1, NOW, sim.row.started_at)
     for state in (State.RETRYING, State.SUCCEEDED, State.FAILED, State.CANCELED):
-        assert not in_use(it, replace(life.row, state=state))
-    assert not in_use(it, replace(life.row, fence=2))  # another attempt
+        assert not in_use(it, replace(sim.row, state=state))
+    assert not in_use(it, replace(sim.row, fence=2))  # another attempt
     assert not in_use(it, None)
 
 
-def test_a_permit_counts_while_its_job_waits_at_a_later_gate() -> None:
+def test_a_permit_is_in_use_while_its_job_waits_at_a_later_gate() -> None:
     it = Permit(1, NOW)
     assert in_use(it, at_gate(gate="queue:default"))
     assert not in_use(it, at_gate(gate=None))  # as it was before it came to any
 
 
-def test_a_start_is_known_once_it_happened_and_then_stays() -> None:
+def test_a_permit_keeps_the_start_of_its_attempt() -> None:
     it = Permit(1, NOW)
     assert with_start(it, row()) == it
     assert with_start(it, None) == Permit(1, NOW, NOW)  # deleted: at the earliest
@@ -183,45 +185,45 @@ def test_a_start_is_known_once_it_happened_and_then_stays() -> None:
     assert with_start(it, later) == it
 
 
-def test_an_end_touches_all_gates_of_a_job() -> None:
-    life = Life.begin().claim()
-    assert affected_gates(life.row, life.settle(Succeeded())) == ()
-    limited = Life(replace(row(), gates=("task:t", "queue:q"))).claim()
+def test_an_end_affects_all_gates_of_a_job() -> None:
+    sim = JobSimulation.start().claim()
+    assert affected_gates(sim.row, sim.settle(Succeeded())) == ()
+    limited = JobSimulation(replace(row(), gates=("task:t", "queue:q"))).claim()
     before = limited.row
     assert affected_gates(before, limited.settle(Succeeded())) == ("task:t", "queue:q")
 
 
 def test_an_admitted_job_moves_to_the_next_gate_and_then_into_the_queue() -> None:
-    life = Life(at_gate(gates=("task:t", "queue:q"), gate="task:t", position=1))
-    before = life.row
-    assert affected_gates(before, life.take(admit(before, NOW))) == ("queue:q",)
-    assert (life.row.state, life.row.gate) == (State.CREATED, "queue:q")
-    before = life.row
-    assert affected_gates(before, life.take(admit(before, NOW))) == ()
-    assert (life.row.state, life.row.gate) == (State.QUEUED, None)
+    sim = JobSimulation(at_gate(gates=("task:t", "queue:q"), gate="task:t", position=1))
+    before = sim.row
+    assert affected_gates(before, sim.apply_decision(admit(before, NOW))) == ("queue:q",)
+    assert (sim.row.state, sim.row.gate) == (State.CREATED, "queue:q")
+    before = sim.row
+    assert affected_gates(before, sim.apply_decision(admit(before, NOW))) == ()
+    assert (sim.row.state, sim.row.gate) == (State.QUEUED, None)
 
 
-def test_a_job_holds_slots_of_the_gates_behind_it_until_its_attempt_ends() -> None:
-    life = Life(at_gate(gates=("task:t", "queue:q"), gate="task:t", position=1))
-    seen = [gates_in_use(life.row)]
+def test_a_job_uses_each_passed_gate_until_its_attempt_ends() -> None:
+    sim = JobSimulation(at_gate(gates=("task:t", "queue:q"), gate="task:t", position=1))
+    seen = [gates_in_use(sim.row)]
     for _ in range(2):
-        life.take(admit(life.row, NOW))
-        seen.append(gates_in_use(life.row))
-    seen.append(gates_in_use(life.claim().row))
-    life.settle(Succeeded())
+        sim.apply_decision(admit(sim.row, NOW))
+        seen.append(gates_in_use(sim.row))
+    seen.append(gates_in_use(sim.claim().row))
+    sim.settle(Succeeded())
     both = ("task:t", "queue:q")
-    assert [*seen, gates_in_use(life.row)] == [(), ("task:t",), both, both, ()]
+    assert [*seen, gates_in_use(sim.row)] == [(), ("task:t",), both, both, ()]
 
 
 # -- capacity
 
 
-def test_without_a_limit_all_are_admitted_and_permits_with_a_slot_are_kept() -> None:
+def test_without_a_limit_capacity_is_unlimited_and_permits_in_use_are_kept() -> None:
     free = capacity(None, [(Permit(1, NOW), True), (Permit(1, NOW, NOW), False)], NOW)
     assert (free.free, free.next_check_at, list(free.kept)) == (UNLIMITED, None, [True, False])
 
 
-def test_a_start_counts_for_one_period_from_when_it_happened() -> None:
+def test_a_start_counts_for_one_period() -> None:
     limit = Limit(starts=2, period=10)
     permits = [(Permit(1, NOW, NOW), False), (Permit(1, NOW, NOW + 4 * SECOND), True)]
     full = capacity(limit, permits, NOW + 5 * SECOND)
@@ -230,7 +232,7 @@ def test_a_start_counts_for_one_period_from_when_it_happened() -> None:
     assert (one.free, one.next_check_at, list(one.kept)) == (1, None, [False, True])
 
 
-def test_one_that_has_not_started_counts_from_now_on() -> None:
+def test_a_permit_without_a_start_counts_from_now_on() -> None:
     limit = Limit(starts=1, period=10)
     in_line = capacity(limit, [(Permit(1, NOW), True)], NOW + 60 * SECOND)
     assert (in_line.free, in_line.next_check_at) == (0, NOW + 70 * SECOND)
@@ -282,7 +284,7 @@ class Gate:
     def start(self) -> None:
         for n, its in enumerate(self.rows):
             if its is not None and its.state is State.QUEUED:
-                self.rows[n] = Life(its, now=self.now).claim().row
+                self.rows[n] = JobSimulation(its, now=self.now).claim().row
                 self.starts.append(self.now)
 
     def end(self) -> None:
@@ -349,7 +351,7 @@ def test_capacity_is_free_exactly_at_the_next_check(
 
 
 @given(PERMITS, st.integers(1, 6), COUNTS)
-def test_no_more_hold_a_slot_than_the_limit(
+def test_free_and_used_slots_never_exceed_the_limit(
     permits: list[tuple[Permit, bool]], concurrency: int, starts: int | None
 ) -> None:
     limit = Limit(concurrency=concurrency, starts=starts, period=None if starts is None else 10)
@@ -387,7 +389,7 @@ KEYS = st.sampled_from("abcd")
 
 
 @given(st.lists(KEYS, max_size=40))
-def test_no_key_is_more_than_one_job_ahead_of_another_that_still_waits(keys: list[str]) -> None:
+def test_no_key_gets_two_turns_more_than_a_waiting_key(keys: list[str]) -> None:
     line = Line()
     for key in keys:
         line.put(key)
@@ -433,7 +435,7 @@ def test_two_active_keys_do_not_starve_a_third() -> None:
 
 
 @given(st.lists(KEYS, max_size=40))
-def test_jobs_of_one_key_and_jobs_without_any_stay_in_their_order(keys: list[str]) -> None:
+def test_jobs_of_one_key_and_jobs_without_a_key_stay_in_order(keys: list[str]) -> None:
     line = Line()
     for key in keys:
         line.put(None if key == "d" else key)
@@ -442,12 +444,12 @@ def test_jobs_of_one_key_and_jobs_without_any_stay_in_their_order(keys: list[str
         assert own == sorted(own)
 
 
-def test_a_queue_without_keys_is_in_the_order_of_arrival() -> None:
+def test_jobs_without_a_key_are_in_arrival_order() -> None:
     assert fair_position(None, 7, 3, 5) == 7
     assert fair_position("ada", 7, None, None) == 7
 
 
-def test_the_order_of_a_queue_is_priority_then_position() -> None:
+def test_queue_order_is_priority_then_position() -> None:
     low, high = replace(row(), position=1, priority=0), replace(row(), position=9, priority=1)
     other = replace(low, id=UUID(int=JOB.int + 1))
     assert sorted([other, low, high], key=queue_order) == [high, low, other]

@@ -51,7 +51,7 @@ def look(schedule: Schedule, now: Instant, mark: Instant | None = None) -> DueTi
 
 
 @pytest.mark.parametrize("missed", MissedPolicy)
-def test_a_tick_that_is_on_time_becomes_a_job_whatever_the_policy(missed: MissedPolicy) -> None:
+def test_a_tick_on_time_becomes_a_job_under_every_policy(missed: MissedPolicy) -> None:
     one = make(missed=missed)
     assert look(one, BEGAN + HOUR - 1) == DueTicks((), BEGAN + HOUR)
     assert look(one, BEGAN + HOUR) == DueTicks((BEGAN + HOUR,), BEGAN + 2 * HOUR)
@@ -60,13 +60,13 @@ def test_a_tick_that_is_on_time_becomes_a_job_whatever_the_policy(missed: Missed
 
 
 @pytest.mark.parametrize("missed", MissedPolicy)
-def test_a_tick_at_or_before_the_mark_is_never_made_again(missed: MissedPolicy) -> None:
+def test_a_tick_up_to_the_mark_is_never_enqueued_again(missed: MissedPolicy) -> None:
     tick = BEGAN + HOUR
     assert look(make(missed=missed), tick + 5, mark=tick) == DueTicks((), tick + HOUR)
 
 
 @pytest.mark.parametrize("missed", MissedPolicy)
-def test_several_ticks_that_are_on_time_each_become_a_job(missed: MissedPolicy) -> None:
+def test_each_of_several_ticks_on_time_becomes_a_job(missed: MissedPolicy) -> None:
     one = make(missed=missed, every=10 * SECOND)
     now = BEGAN + 35 * SECOND
     assert look(one, now).ticks == tuple(BEGAN + n * 10 * SECOND for n in (1, 2, 3))
@@ -75,11 +75,11 @@ def test_several_ticks_that_are_on_time_each_become_a_job(missed: MissedPolicy) 
 MISSED = BEGAN + 3 * HOUR + 2 * MINUTE
 
 
-def test_skip_leaves_out_what_was_missed() -> None:
+def test_policy_skip_drops_missed_ticks() -> None:
     assert look(make(missed=MissedPolicy.SKIP), MISSED) == DueTicks((), BEGAN + 4 * HOUR)
 
 
-def test_last_makes_one_job_of_all_that_was_missed() -> None:
+def test_policy_last_enqueues_one_job_for_all_missed_ticks() -> None:
     assert look(make(missed=MissedPolicy.LAST), MISSED) == DueTicks(
         (BEGAN + 3 * HOUR,), BEGAN + 4 * HOUR
     )
@@ -91,7 +91,7 @@ def test_a_tick_on_time_replaces_the_missed_ones() -> None:
         assert look(make(missed=missed), now).ticks == (BEGAN + 3 * HOUR,)
 
 
-def test_all_makes_a_job_of_each_the_oldest_first() -> None:
+def test_policy_all_enqueues_every_missed_tick_oldest_first() -> None:
     found = look(make(missed=MissedPolicy.ALL), MISSED)
     assert found == DueTicks(tuple(BEGAN + n * HOUR for n in (1, 2, 3)), BEGAN + 4 * HOUR)
 
@@ -105,7 +105,7 @@ def test_many_missed_ticks_are_enqueued_in_batches() -> None:
     assert len(look(one, now, mark=first.ticks[-1]).ticks) == 3
 
 
-def test_the_newest_of_a_years_seconds_is_found_without_counting_them() -> None:
+def test_the_newest_missed_tick_is_found_without_reading_all_ticks_of_a_year() -> None:
     asked = 0
 
     def counted(after: Instant) -> Iterator[Instant]:
@@ -120,13 +120,13 @@ def test_the_newest_of_a_years_seconds_is_found_without_counting_them() -> None:
     assert asked < 4000
 
 
-def test_the_newest_of_ticks_that_are_far_apart_is_found() -> None:
+def test_the_newest_missed_tick_is_found_when_ticks_are_far_apart() -> None:
     one = make(every=400 * 24 * HOUR)
     now = BEGAN + 1_100 * 24 * HOUR
     assert look(one, now).ticks == (BEGAN + 800 * 24 * HOUR,)
 
 
-def test_a_clock_that_was_set_back_repeats_nothing() -> None:
+def test_a_clock_step_back_repeats_no_tick() -> None:
     mark = BEGAN + 5 * HOUR
     for missed in MissedPolicy:
         assert look(make(missed=missed), BEGAN + 2 * HOUR, mark) == DueTicks((), BEGAN + 6 * HOUR)
@@ -142,7 +142,7 @@ def test_ticks_during_a_pause_are_dropped() -> None:
     assert look(resumed, MISSED) == DueTicks((), BEGAN + 4 * HOUR)
 
 
-def test_a_mark_of_before_a_pause_counts_no_more() -> None:
+def test_a_mark_older_than_a_pause_is_ignored() -> None:
     """Also one that a clock set to 2099 for a moment has left: pause and resume fix it."""
     resumed = replace(make(), since=MISSED)
     late = Mark(BEGAN, BEGAN + 900_000 * HOUR)
@@ -150,16 +150,16 @@ def test_a_mark_of_before_a_pause_counts_no_more() -> None:
     assert due_ticks(resumed, late, ticks, BEGAN + 4 * HOUR).ticks == (BEGAN + 4 * HOUR,)
 
 
-def test_to_resume_what_is_not_paused_changes_nothing() -> None:
+def test_resume_of_an_active_schedule_changes_nothing() -> None:
     assert set_paused(make(), MISSED, paused=False) == make()
 
 
-def test_a_schedule_begins_now_and_counts_from_a_whole_second() -> None:
+def test_a_schedule_starts_now_and_counts_from_a_whole_second() -> None:
     made = start_schedule(make(), BEGAN + 5 * SECOND + 123)
     assert (made.since, made.anchor) == (BEGAN + 5 * SECOND + 123, BEGAN + 5 * SECOND)
 
 
-def test_an_edit_of_the_arguments_keeps_time_pause_and_id() -> None:
+def test_an_edit_of_the_arguments_keeps_timing_pause_and_id() -> None:
     new = make(id=UUID(int=8), job=NewJob(id=ID, task="report", payload=b"2"), declared="b")
     now = merge_declared(make(paused=True, declared="a"), new, MISSED)
     assert (now.id, now.paused, now.since, now.anchor) == (ID, True, BEGAN, BEGAN)
@@ -193,7 +193,7 @@ def test_a_job_has_headers_of_its_schedule_and_tick() -> None:
     assert manual_job(one, UUID(int=9), 1_767_225_600 * SECOND) == replace(tick, id=UUID(int=9))
 
 
-def test_a_schedule_is_read_back_as_it_was_written() -> None:
+def test_a_schedule_round_trips() -> None:
     job = NewJob(
         id=ID, task="t", queue="q", payload=b"\x00\xff", priority=3, delay=1.5, hold=True,
         expires_in=60.0, policy=Policy(backoff=fixed(2), max_retries=7), lease=9.0, owner="o",
@@ -220,13 +220,13 @@ def test_options_of_one_job_are_refused(option: str, value: Any) -> None:
         check_schedule(make(job=job))
 
 
-def test_an_id_of_ones_own_is_refused() -> None:
+def test_a_schedule_with_a_custom_job_id_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="the option id, which applies to a single job"):
         check_schedule(make(job=replace(make().job, digest=b"x")))
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 600, "a\0b"])
-def test_a_name_that_is_none_is_refused(name: str) -> None:
+def test_an_invalid_schedule_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgumentError, match="the name of a schedule"):
         check_schedule(make(name=name))
 
@@ -236,7 +236,7 @@ def test_a_name_that_is_none_is_refused(name: str) -> None:
     st.sampled_from(MissedPolicy),
     st.integers(1, 4_000),
 )
-def test_looking_whenever_one_likes_makes_no_tick_twice_and_all_makes_each(
+def test_no_tick_is_enqueued_twice_and_policy_all_enqueues_each(
     steps: list[int], missed: MissedPolicy, every: int
 ) -> None:
     one = make(missed=missed, every=every * SECOND)

@@ -70,7 +70,9 @@ async def test_a_queue_has_depth_age_and_rates(store: Store, clock: VirtualClock
     assert (idle.rates.started, idle.oldest_age) == (0.0, None)
 
 
-async def test_what_ended_long_ago_is_not_in_the_rates(store: Store, clock: VirtualClock) -> None:
+async def test_attempts_of_ten_minutes_ago_are_not_in_the_rates(
+    store: Store, clock: VirtualClock
+) -> None:
     done = await start_one(store, queue="media")
     await settle_one(store, done, Succeeded())
     assert [one.name for one in await Client(store).queues()] == ["media"]
@@ -78,7 +80,7 @@ async def test_what_ended_long_ago_is_not_in_the_rates(store: Store, clock: Virt
     assert await Client(store).queues() == []
 
 
-async def test_clear_cancels_what_waits_and_nothing_that_runs(store: Store) -> None:
+async def test_clear_cancels_waiting_jobs_but_no_running_ones(store: Store) -> None:
     running = await start_one(store, queue="media")
     waiting = [
         await enqueue_one(store, queue="media"),
@@ -97,7 +99,7 @@ async def test_clear_cancels_what_waits_and_nothing_that_runs(store: Store) -> N
     assert await Client(store).clear("media") == 0
 
 
-async def test_clear_leaves_alone_what_starts_in_the_moment_between(store: Store) -> None:
+async def test_clear_does_not_cancel_a_job_claimed_meanwhile(store: Store) -> None:
     job = await enqueue_one(store, queue="media")
 
     class Racing(Spy):
@@ -118,7 +120,7 @@ async def test_clear_cancels_any_number_of_jobs(store: Store) -> None:
     assert not page.rows
 
 
-async def test_a_drain_ends_when_all_has_run_that_is_in_the_queue() -> None:
+async def test_a_drain_ends_when_the_queue_is_empty() -> None:
     app = Windlass("memory:")
     go = asyncio.Event()
 
@@ -149,7 +151,7 @@ async def test_a_drain_ends_when_all_has_run_that_is_in_the_queue() -> None:
     await app.aclose()
 
 
-async def test_a_drain_waits_for_what_is_to_be_tried_again() -> None:
+async def test_a_drain_waits_for_retrying_jobs() -> None:
     app = Windlass("memory:")
 
     @app.task

@@ -42,7 +42,7 @@ def double(number: int) -> int:
     return 2 * number
 
 
-def test_jobs_go_to_the_twin_and_no_file_is_made(app: Windlass, file: Path) -> None:
+def test_jobs_go_to_the_twin_and_no_file_is_created(app: Windlass, file: Path) -> None:
     task = app.task(double)
     with twin(app) as jobs:
         job = task.enqueue(21)
@@ -51,7 +51,7 @@ def test_jobs_go_to_the_twin_and_no_file_is_made(app: Windlass, file: Path) -> N
     assert list(file.parent.iterdir()) == []
 
 
-def test_the_real_store_is_back_after_the_block_with_what_it_had(app: Windlass) -> None:
+def test_the_real_store_is_back_after_the_block_with_its_jobs(app: Windlass) -> None:
     task = app.task(double)
     before = task.enqueue(1)
     url = app.url
@@ -67,14 +67,14 @@ def test_the_real_store_is_back_after_the_block_with_what_it_had(app: Windlass) 
         app.job(inside.id)
 
 
-def test_the_real_store_is_back_after_a_test_that_failed(app: Windlass) -> None:
+def test_the_real_store_is_back_after_a_failed_test(app: Windlass) -> None:
     task = app.task(double)
     with pytest.raises(ZeroDivisionError), twin(app):
         raise ZeroDivisionError
     assert app.job(task.enqueue(1).id).state is State.QUEUED
 
 
-def test_tasks_of_a_group_go_to_the_twin_too(app: Windlass, file: Path) -> None:
+def test_jobs_of_a_task_group_go_to_the_twin(app: Windlass, file: Path) -> None:
     group = Tasks()
     task = group.task(double)
     app.include(group)
@@ -107,7 +107,7 @@ async def test_a_twin_is_refused_while_a_worker_runs(app: Windlass) -> None:
         pass
 
 
-async def test_a_worker_left_running_is_complained_of_at_the_end(app: Windlass) -> None:
+async def test_a_worker_still_running_at_the_end_is_an_error(app: Windlass) -> None:
     url = app.url
     block = ExitStack()
     block.enter_context(twin(app))
@@ -144,7 +144,7 @@ def test_code_that_closes_the_app_closes_only_the_twin(app: Windlass) -> None:
     assert app.job(task.enqueue(2).id).state is State.QUEUED
 
 
-def test_a_twin_of_a_twin_is_apart_from_it(app: Windlass) -> None:
+def test_nested_twins_have_separate_jobs(app: Windlass) -> None:
     task = app.task(double)
     with twin(app) as outer:
         task.enqueue(1)
@@ -155,7 +155,7 @@ def test_a_twin_of_a_twin_is_apart_from_it(app: Windlass) -> None:
         assert len(inner.enqueued()) == 2
 
 
-def test_a_twin_runs_nothing_off_while_the_app_is_elsewhere(app: Windlass) -> None:
+def test_a_twin_refuses_to_drain_while_another_store_is_active(app: Windlass) -> None:
     task = app.task(double)
     with twin(app) as outer:
         task.enqueue(1)
@@ -180,7 +180,7 @@ def test_only_an_app_has_a_twin() -> None:
 # -- the app's own, in the twin
 
 
-def test_the_lifespan_runs_around_the_workers_of_the_twin(app: Windlass) -> None:
+def test_the_lifespan_runs_for_the_workers_of_the_twin(app: Windlass) -> None:
     @app.lifespan
     async def model() -> AsyncIterator[str]:
         yield "large"
@@ -215,7 +215,7 @@ def test_a_given_state_replaces_the_lifespan(app: Windlass) -> None:
             jobs.drain()
 
 
-def test_middleware_surrounds_what_the_twin_does(app: Windlass) -> None:
+def test_middleware_runs_in_the_twin(app: Windlass) -> None:
     @app.middleware
     class Around:
         def enqueue(self, new: NewJob) -> NewJob:

@@ -20,7 +20,7 @@ from windlass.core.versioned_record import Put
 from windlass.store import Pruned, Retention, Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock, claim_all, make_job
-from windlass.testing.crashing_store import CrashPoint, SimulatedCrash, kill_process
+from windlass.testing.crashing_store import CrashingStore, SimulatedCrash, kill_process
 from windlass.testing.faulty_store import FaultyStore
 from windlass.testing.wrapped_store import WrappedStore
 
@@ -60,7 +60,7 @@ def faulty(store: Store, *values: float, raise_lost: bool = False) -> FaultyStor
     return FaultyStore(store, lots(*values), lose=0.2, repeat=0.2, raise_lost=raise_lost)
 
 
-async def test_a_lost_answer_makes_the_call_twice_and_the_caller_sees_one(inner: Counted) -> None:
+async def test_a_call_with_a_lost_response_is_repeated_with_one_effect(inner: Counted) -> None:
     store = faulty(inner, LOSE_ANSWER)
     job = make_job()
 
@@ -71,7 +71,7 @@ async def test_a_lost_answer_makes_the_call_twice_and_the_caller_sees_one(inner:
     assert len((await store.stats())["default"].counts) == 1
 
 
-async def test_a_lost_request_is_made_once_more_and_arrives_once(inner: Counted) -> None:
+async def test_a_lost_request_is_sent_again_and_arrives_once(inner: Counted) -> None:
     store = faulty(inner, LOSE_REQUEST)
 
     await store.enqueue([make_job()])
@@ -79,7 +79,7 @@ async def test_a_lost_request_is_made_once_more_and_arrives_once(inner: Counted)
     assert inner.calls["enqueue"] == 1
 
 
-async def test_a_repeated_claim_hands_out_the_same_jobs_to_the_same_holder(inner: Counted) -> None:
+async def test_a_repeated_claim_returns_the_same_jobs_to_the_same_worker(inner: Counted) -> None:
     await inner.enqueue([make_job(), make_job(), make_job()])
     store = faulty(inner, LOSE_ANSWER)
 
@@ -105,7 +105,7 @@ async def test_a_lost_request_and_a_lost_response_raise_the_same_error(
     assert answer.accepted
 
 
-async def test_reads_and_deletions_are_left_alone(inner: Counted) -> None:
+async def test_reads_and_deletions_are_never_repeated(inner: Counted) -> None:
     store = FaultyStore(inner, lambda: LOSE_ANSWER, lose=0.2, repeat=0.2, raise_lost=True)
     job = make_job(hold=True)
     await inner.enqueue([job])
@@ -117,7 +117,7 @@ async def test_reads_and_deletions_are_left_alone(inner: Counted) -> None:
     assert inner.calls["delete"] == inner.calls["prune"] == inner.calls["get"] == 1
 
 
-async def test_a_call_whose_items_meet_one_another_is_made_once(inner: Counted) -> None:
+async def test_a_call_with_conflicting_items_is_not_repeated(inner: Counted) -> None:
     store = FaultyStore(inner, lambda: LOSE_ANSWER, lose=0.2, repeat=0.2)
 
     await store.enqueue([make_job(unique_key="k"), make_job(unique_key="k", debounce=True)])
@@ -128,14 +128,14 @@ async def test_a_call_whose_items_meet_one_another_is_made_once(inner: Counted) 
     assert inner.calls["put_records"] == 2
 
 
-async def test_a_twin_is_as_faulty_as_its_sibling(inner: Counted) -> None:
+async def test_a_twin_of_a_faulty_store_is_faulty(inner: Counted) -> None:
     store = FaultyStore(inner, lambda: LOSE_ANSWER, lose=0.2, repeat=0.2, raise_lost=True)
 
     with pytest.raises(StoreUnavailableError):
         await store.twin().enqueue([make_job()])
 
 
-async def test_delay_lets_other_calls_go_first(inner: Counted) -> None:
+async def test_delay_lets_other_calls_run_first(inner: Counted) -> None:
     store = FaultyStore(inner, lots(GO_THROUGH, GO_THROUGH), delay=True)
 
     [answer] = await store.enqueue([make_job()])
@@ -143,8 +143,8 @@ async def test_delay_lets_other_calls_go_first(inner: Counted) -> None:
     assert answer.accepted
 
 
-async def test_a_crash_before_a_call_leaves_nothing_of_it(inner: Counted) -> None:
-    store = CrashPoint(inner, "enqueue", nth=2)
+async def test_a_crash_before_a_call_stores_nothing(inner: Counted) -> None:
+    store = CrashingStore(inner, "enqueue", nth=2)
     await store.enqueue([make_job()])
 
     with pytest.raises(SimulatedCrash):
@@ -153,9 +153,9 @@ async def test_a_crash_before_a_call_leaves_nothing_of_it(inner: Counted) -> Non
     assert inner.calls["enqueue"] == 1
 
 
-async def test_a_crash_after_a_call_leaves_all_of_it(inner: Counted) -> None:
+async def test_a_crash_after_a_call_stores_everything(inner: Counted) -> None:
     await inner.enqueue([make_job()])
-    store = CrashPoint(inner, "claim", when="after")
+    store = CrashingStore(inner, "claim", when="after")
 
     with pytest.raises(SimulatedCrash):
         await claim_all(store)
@@ -163,8 +163,8 @@ async def test_a_crash_after_a_call_leaves_all_of_it(inner: Counted) -> None:
     assert (await inner.stats())["default"].counts == {State.RUNNING: 1}
 
 
-async def test_the_dead_do_nothing_more_whatever_handle_they_hold(inner: Counted) -> None:
-    store = CrashPoint(inner, "claim")
+async def test_after_a_crash_every_handle_fails(inner: Counted) -> None:
+    store = CrashingStore(inner, "claim")
     twin = store.twin()
     with pytest.raises(SimulatedCrash):
         await twin.claim(Claim(token=uuid7(), worker="w", queues=[("default", 1)]))
@@ -176,12 +176,12 @@ async def test_the_dead_do_nothing_more_whatever_handle_they_hold(inner: Counted
     assert inner.calls["enqueue"] == 0
 
 
-def test_a_crash_point_needs_a_verb_that_there_is() -> None:
+def test_a_crashing_store_needs_an_existing_method() -> None:
     with pytest.raises(InvalidArgumentError, match="settle"):
-        CrashPoint(MemoryStore(), "settle")
+        CrashingStore(MemoryStore(), "settle")
 
 
-def test_dying_in_earnest_runs_no_handler() -> None:
+def test_kill_process_runs_no_handler() -> None:
     child = os.fork()
     if child == 0:  # pragma: no cover - in the child
         try:

@@ -53,7 +53,9 @@ def story(app: Windlass) -> Story:
     return Story(app)
 
 
-def test_a_job_has_ended_retries_and_all_when_enqueue_returns(story: Story, jobs: Twin) -> None:
+def test_an_inline_job_has_ended_with_its_retries_when_enqueue_returns(
+    story: Story, jobs: Twin
+) -> None:
     start = jobs.clock.now()
     job = story.stubborn.enqueue(3)
     assert job.state is State.SUCCEEDED
@@ -62,14 +64,16 @@ def test_a_job_has_ended_retries_and_all_when_enqueue_returns(story: Story, jobs
 
 
 @pytest.mark.filterwarnings("ignore:this call blocks the running event loop")
-async def test_in_an_async_test_both_ways_of_enqueueing_do_so(story: Story, jobs: Twin) -> None:
+async def test_inline_mode_works_for_enqueue_and_aenqueue_in_an_async_test(
+    story: Story, jobs: Twin
+) -> None:
     assert (await story.stubborn.aenqueue(2)).state is State.SUCCEEDED
     with pytest.warns(RuntimeWarning, match="blocks the running event loop"):
         job = story.stubborn.enqueue(1)
     assert job.state is State.SUCCEEDED
 
 
-def test_a_delay_is_waited_for_by_the_clock(story: Story, jobs: Twin) -> None:
+def test_inline_mode_moves_the_clock_to_a_delayed_job(story: Story, jobs: Twin) -> None:
     start = jobs.clock.now()
     assert story.stubborn.options(delay="1d").enqueue(1).result() == 1
     assert (jobs.clock.now() - start) / 1e6 == 86_400
@@ -85,29 +89,31 @@ def test_a_failure_raises_only_with_raises(story: Story, jobs: Twin) -> None:
     assert story.stubborn.enqueue(9).state is State.FAILED
 
 
-def test_bad_arguments_are_refused_as_ever(story: Story, jobs: Twin) -> None:
+def test_inline_mode_refuses_invalid_arguments(story: Story, jobs: Twin) -> None:
     wrong: Any = "many"
     with pytest.raises(ValueError, match="succeeds_in"):
         story.stubborn.enqueue(wrong)
 
 
-def test_a_task_gets_its_child_ended_and_keeps_its_own_lease(story: Story, jobs: Twin) -> None:
+def test_an_inline_task_gets_an_ended_child_and_keeps_its_lease(story: Story, jobs: Twin) -> None:
     job = story.parent.enqueue("10h")  # far beyond the lease of 30 s
     assert job.result() == [1, 2]
     assert job.row.crash_count == 0
     assert [job.state for job in jobs.enqueued(story.stubborn)] == [State.SUCCEEDED] * 2
 
 
-def test_a_sync_task_gets_its_child_ended(story: Story, jobs: Twin) -> None:
+def test_an_inline_sync_task_gets_an_ended_child(story: Story, jobs: Twin) -> None:
     assert story.sync_parent.enqueue().result() == 2
 
 
-async def test_many_at_once_all_end(story: Story, jobs: Twin) -> None:
+async def test_concurrent_inline_enqueues_all_end(story: Story, jobs: Twin) -> None:
     made = await asyncio.gather(*(story.stubborn.aenqueue(n % 3 + 1) for n in range(9)))
     assert {job.state for job in made} == {State.SUCCEEDED}
 
 
-async def test_a_job_that_another_worker_took_is_waited_for(app: Windlass, jobs: Twin) -> None:
+async def test_inline_mode_waits_for_a_job_claimed_by_another_worker(
+    app: Windlass, jobs: Twin
+) -> None:
     started, released = asyncio.Event(), asyncio.Event()
 
     @app.task(queue="first")
@@ -127,7 +133,7 @@ async def test_a_job_that_another_worker_took_is_waited_for(app: Windlass, jobs:
     assert (await beside).state is State.SUCCEEDED
 
 
-def test_a_task_that_moves_the_clock_keeps_its_lease(
+def test_a_task_that_advances_the_clock_keeps_its_lease(
     app: Windlass, story: Story, jobs: Twin
 ) -> None:
     @app.task
@@ -140,7 +146,7 @@ def test_a_task_that_moves_the_clock_keeps_its_lease(
     assert job.row.attempt == 1
 
 
-def test_what_is_held_waits_for_its_submit_and_a_drain(story: Story, jobs: Twin) -> None:
+def test_a_held_job_waits_for_submit_and_drain_in_inline_mode(story: Story, jobs: Twin) -> None:
     job = story.stubborn.options(hold=True).enqueue(1)
     assert job.state is State.CREATED
     job.submit()
@@ -160,7 +166,7 @@ def test_after_the_block_jobs_wait_again(app: Windlass, story: Story) -> None:
         assert story.stubborn.enqueue(1).state is State.QUEUED
 
 
-def test_a_terminal_error_ends_it_at_once(app: Windlass, jobs: Twin) -> None:
+def test_a_terminal_error_ends_an_inline_job_at_once(app: Windlass, jobs: Twin) -> None:
     @app.task
     async def picky() -> None:
         raise InvalidInput("no such file")

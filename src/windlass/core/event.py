@@ -100,7 +100,7 @@ class LogRow:
     attempt: int
     fence: int
     n: int = 0
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
     body: bytes | None = None
 
 

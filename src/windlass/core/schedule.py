@@ -83,11 +83,13 @@ class Schedule:
     @staticmethod
     def decode(data: bytes) -> Schedule:
         """Decode; ignore fields of newer versions."""
-        facts = json.loads(data)
-        known: dict[str, Any] = {f.name: facts[f.name] for f in fields(Schedule) if f.name in facts}
-        shared = {name: facts["job"][name] for name in _SHARED if name in facts["job"]}
+        stored = json.loads(data)
+        known: dict[str, Any] = {
+            f.name: stored[f.name] for f in fields(Schedule) if f.name in stored
+        }
+        shared = {name: stored["job"][name] for name in _SHARED if name in stored["job"]}
         shared |= {
-            "id": UUID(facts["id"]),
+            "id": UUID(stored["id"]),
             "payload": base64.b64decode(shared["payload"]),
             "policy": Policy.decode(shared["policy"]),
             "tags": tuple(shared["tags"]),
@@ -95,7 +97,7 @@ class Schedule:
         known |= {
             "id": shared["id"],
             "job": NewJob(**shared),
-            "missed": MissedPolicy(facts["missed"]),
+            "missed": MissedPolicy(stored["missed"]),
         }
         return Schedule(**known)
 
@@ -112,8 +114,8 @@ class Mark:
 
     @staticmethod
     def decode(data: bytes) -> Mark:
-        facts = json.loads(data)
-        return Mark(facts["since"], facts["tick"])
+        stored = json.loads(data)
+        return Mark(stored["since"], stored["tick"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Records: small versioned entries beside the jobs (schedules, limits, pauses, API keys …)."""
+"""Small versioned records apart from the jobs (schedules, limits, pauses, API keys …)."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def _check_limit(name: str, data: bytes) -> None:
         raise InvalidArgumentError(f"the limit of {name} is malformed: {error}") from None
     if limit is None:
         raise InvalidArgumentError(f"the record of {name} sets no limit; delete the record instead")
-    facts = json.loads(data)
-    if any(facts.get(part) != value for part, value in limit.encode().items()):
+    fields = json.loads(data)
+    if any(fields.get(part) != value for part, value in limit.encode().items()):
         raise InvalidArgumentError(
             f"the limit of {name} is malformed: the first fields must be the limit, {limit}"
         )

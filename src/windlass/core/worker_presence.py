@@ -67,9 +67,9 @@ class LiveWorker:
     @staticmethod
     def decode(data: bytes) -> LiveWorker:
         """Decode; ignore fields of newer versions."""
-        facts = json.loads(data)
-        known = {name: facts[name] for name in LiveWorker.__slots__ if name in facts}
-        return LiveWorker(**{**known, "tasks": tuple(facts["tasks"])})
+        fields = json.loads(data)
+        known = {name: fields[name] for name in LiveWorker.__slots__ if name in fields}
+        return LiveWorker(**{**known, "tasks": tuple(fields["tasks"])})
 
 
 @dataclass(frozen=True, slots=True)

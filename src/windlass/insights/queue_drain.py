@@ -49,7 +49,7 @@ def _progress(stats: Mapping[str, QueueStats], names: Sequence[str]) -> DrainPro
         left=left,
         peak=left,
         running=sum(one.counts.get(State.RUNNING, 0) for one in found),
-        not_queued=sum(one.counts.get(State.CREATED, 0) for one in found),
+        created=sum(one.counts.get(State.CREATED, 0) for one in found),
         capped=any(one.capped & DRAIN_STATES for one in found),
         paused=tuple(name for name in names if name in stats and stats[name].paused),
     )

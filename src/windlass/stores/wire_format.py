@@ -1,4 +1,4 @@
-"""JSON messages of the remote store protocol: one request and one response per verb.
+"""JSON messages of the remote store protocol: one request and one response per method.
 
 The schemas are derived from the signatures in `windlass.store`, so no field is declared twice.
 Bytes are base64. Two responses differ from the signature. An error is sent as its code and message,
@@ -44,9 +44,9 @@ WAKEUPS_HEADER = "Windlass-Wakeups"  # wakeup cursor of the server, read before 
 KEEPALIVE_HEADER = "Windlass-Keepalive"  # seconds between keepalives of a stream
 EVENT = "event"  # SSE event name of messages; "error" reports a failure of the stream itself
 
-# Verbs without a message: the client handle implements them, and a tail is a stream.
-LOCAL_VERBS = frozenset({"migrate", "twin", "close", "capabilities", "tail"})
-VERBS = tuple(sorted(Store.__abstractmethods__ - LOCAL_VERBS))
+# Methods without a message: the client handle implements them, and a tail is a stream.
+LOCAL_METHODS = frozenset({"migrate", "twin", "close", "capabilities", "tail"})
+METHODS = tuple(sorted(Store.__abstractmethods__ - LOCAL_METHODS))
 
 
 # -- responses that differ from the signature
@@ -175,22 +175,22 @@ def _validation_message(error: ValidationError) -> str:
 
 
 @cache
-def request_schema(verb: str) -> MessageSchema:
-    """Return the schema of a verb's request: its arguments, by name."""
-    function = getattr(Store, verb)
+def request_schema(method: str) -> MessageSchema:
+    """Return the schema of a method's request: its arguments, by name."""
+    function = getattr(Store, method)
     hints = get_type_hints(function)
     fields: dict[str, Any] = {}
     for one in list(inspect.signature(function).parameters.values())[1:]:
         default = ... if one.default is one.empty else one.default
         fields[one.name] = (hints[one.name], default)
-    return MessageSchema(f"{verb} request", fields)
+    return MessageSchema(f"{method} request", fields)
 
 
 @cache
-def response_schema(verb: str) -> MessageSchema:
-    """Return the schema of a verb's response."""
-    hint = get_type_hints(getattr(Store, verb))["return"]
-    return MessageSchema(f"{verb} response", {"result": (_MESSAGES.get(hint, hint), ...)})
+def response_schema(method: str) -> MessageSchema:
+    """Return the schema of a method's response."""
+    hint = get_type_hints(getattr(Store, method))["return"]
+    return MessageSchema(f"{method} response", {"result": (_MESSAGES.get(hint, hint), ...)})
 
 
 @cache
@@ -227,11 +227,11 @@ def empty_response() -> MessageSchema:
 # -- encoding and decoding
 
 
-def encode_response(verb: str, result: Any) -> bytes:
+def encode_response(method: str, result: Any) -> bytes:
     """Encode the result of a store call."""
-    if verb == "enqueue":
+    if method == "enqueue":
         result = [_enqueued_message(one) for one in result]
-    return response_schema(verb).dump(result=result)
+    return response_schema(method).dump(result=result)
 
 
 def _enqueued_message(one: EnqueueResult) -> EnqueuedMessage:
@@ -247,9 +247,9 @@ def _enqueued_message(one: EnqueueResult) -> EnqueuedMessage:
     )
 
 
-def decode_response(verb: str, data: bytes) -> Any:
+def decode_response(method: str, data: bytes) -> Any:
     """Decode a response. For an enqueue, `enqueued` adds the jobs to the result."""
-    result = response_schema(verb).load_response(data)["result"]
+    result = response_schema(method).load_response(data)["result"]
     if result and isinstance(result, list) and isinstance(result[0], ApplyResultMessage):
         return [ApplyResult(one.status, one.state, one.error) for one in result]
     return result

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from windlass.testing.app_twin import Twin, twin
 from windlass.testing.clock import VirtualClock
-from windlass.testing.crashing_store import CrashPoint, SimulatedCrash
+from windlass.testing.crashing_store import CrashingStore, SimulatedCrash
 from windlass.testing.factories import claim_all, make_failure, make_job
 from windlass.testing.faulty_store import FaultyStore
 from windlass.testing.task_context import RecordingContext, batch, context
 
 __all__ = [
-    "CrashPoint",
+    "CrashingStore",
     "FaultyStore",
     "RecordingContext",
     "SimulatedCrash",

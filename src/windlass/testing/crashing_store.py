@@ -1,4 +1,4 @@
-"""Store wrapper that crashes around the n-th call of a verb, simulated or by SIGKILL."""
+"""Store wrapper that crashes around the n-th call of a method, simulated or by SIGKILL."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class _CrashState:
     crashed: bool = False
 
 
-class CrashPoint(WrappedStore):
-    """Crashes before or after the n-th call of a verb, counted over this handle and its twins.
+class CrashingStore(WrappedStore):
+    """Crashes before or after the n-th call of a method, counted over this handle and its twins.
 
     Every later call crashes too: a dead process writes nothing, not even in a `finally`.
     """
@@ -48,29 +48,29 @@ class CrashPoint(WrappedStore):
     def __init__(
         self,
         store: Store,
-        verb: str,
+        method: str,
         nth: int = 1,
         when: Literal["before", "after"] = "before",
         crash: Callable[[], None] = simulate_crash,
     ) -> None:
-        if verb == "tail" or not callable(getattr(Store, verb, None)):
-            raise InvalidArgumentError(f"{verb!r} is not an awaitable method of a store")
+        if method == "tail" or not callable(getattr(Store, method, None)):
+            raise InvalidArgumentError(f"{method!r} is not an awaitable method of a store")
         super().__init__(store)
-        self._verb = verb
+        self._method = method
         self._when = when
         self._crash = crash
         self._state = _CrashState(nth, Lock())
 
-    def wrap(self, store: Store) -> CrashPoint:
-        twin = CrashPoint(store, self._verb, when=self._when, crash=self._crash)
+    def wrap(self, store: Store) -> CrashingStore:
+        twin = CrashingStore(store, self._method, when=self._when, crash=self._crash)
         twin._state = self._state
         return twin
 
-    async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def around(self, method: str, call: Callable[[], Awaitable[T]]) -> T:
         state = self._state
-        if state.crashed and verb == "close":
+        if state.crashed and method == "close":
             return await call()  # the system closes the handles of a dead process
-        reached = self._is_nth_call(verb)
+        reached = self._is_nth_call(method)
         if not (state.crashed or (reached and self._when == "before")):
             result = await call()
             if not (reached or state.crashed):
@@ -79,8 +79,8 @@ class CrashPoint(WrappedStore):
         self._crash()
         raise AssertionError("the crash returned")
 
-    def _is_nth_call(self, verb: str) -> bool:
-        if verb != self._verb:
+    def _is_nth_call(self, method: str) -> bool:
+        if method != self._method:
             return False
         with self._state.lock:
             self._state.remaining -= 1

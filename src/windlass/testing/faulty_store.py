@@ -67,17 +67,17 @@ class FaultyStore(WrappedStore):
             store, self._random, self._lose, self._repeat, self._delay, raise_lost=self._raise_lost
         )
 
-    async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-        if verb not in REPEATABLE:
+    async def around(self, method: str, call: Callable[[], Awaitable[T]]) -> T:
+        if method not in REPEATABLE:
             return await call()
         await self._yield_to_loop()
         draw = self._random()
         if draw < self._lose:
-            self._fail(f"{verb}: the request was lost")
+            self._fail(f"{method}: the request was lost")
             await self._yield_to_loop()
         elif draw < self._lose + self._repeat:
             await call()
-            self._fail(f"{verb}: the response was lost")
+            self._fail(f"{method}: the response was lost")
             await self._yield_to_loop()
         return await call()
 

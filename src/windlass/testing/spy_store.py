@@ -131,8 +131,8 @@ class SpyStore(WrappedStore):
     def wrap(self, store: Store) -> SpyStore:
         return SpyStore(store, self.state, self._worker or _OWNER.get())
 
-    async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-        if self._worker is None or verb == "close":  # a crashed process closes its handles, too
+    async def around(self, method: str, call: Callable[[], Awaitable[T]]) -> T:
+        if self._worker is None or method == "close":  # a crashed process closes its handles, too
             return await call()
         self._worker.reach()
         result = await call()

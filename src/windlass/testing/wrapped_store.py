@@ -1,4 +1,4 @@
-"""Base class of store wrappers: every verb goes through one hook."""
+"""Base class of store wrappers: every method goes through one hook."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ T = TypeVar("T")
 
 
 class WrappedStore(Store):
-    """Forwards every verb through `around`. Only `tail`, an iterator, is forwarded directly."""
+    """Forwards every method through `around`. Only `tail`, an iterator, is forwarded directly."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     @abstractmethod
-    async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def around(self, method: str, call: Callable[[], Awaitable[T]]) -> T:
         """Run the call. An implementation may skip, repeat, delay or fail it."""
 
     @abstractmethod

@@ -25,11 +25,11 @@ CREATED, DUPLICATE = EnqueueStatus.CREATED, EnqueueStatus.DUPLICATE
 CONFLICT, REFUSED = EnqueueStatus.CONFLICT, EnqueueStatus.REFUSED
 
 
-def in_state(state: State, **over: Any) -> JobRow:
-    return replace(reach(state).row, **({"id": OTHER} | over))
+def in_state(state: State, **overrides: Any) -> JobRow:
+    return replace(reach(state).row, **({"id": OTHER} | overrides))
 
 
-def test_a_job_without_rivals_is_created() -> None:
+def test_a_job_without_conflicts_is_created() -> None:
     assert decide_enqueue(request(), Conflicts()) == EnqueueDecision(CREATED)
 
 
@@ -52,9 +52,7 @@ def test_the_same_id_for_a_different_request_is_a_conflict() -> None:
 
 
 @pytest.mark.parametrize(("mine", "stored"), [(None, b"d"), (b"d", None), (None, None)])
-def test_without_two_digests_there_is_nothing_to_compare(
-    mine: bytes | None, stored: bytes | None
-) -> None:
+def test_a_missing_digest_matches_any_request(mine: bytes | None, stored: bytes | None) -> None:
     assert (
         decide_enqueue(request(digest=mine), Conflicts(same_id=row(digest=stored))).status
         is CREATED
@@ -74,7 +72,7 @@ def test_another_owners_job_with_the_same_id_is_not_revealed() -> None:
 
 
 @pytest.mark.parametrize("state", State)
-def test_the_same_request_id_answers_the_same_job_as_long_as_it_is_kept(state: State) -> None:
+def test_a_repeated_request_id_returns_the_stored_job(state: State) -> None:
     stored = in_state(state, request_id="r", digest=b"d")
     answer = decide_enqueue(request(request_id="r", digest=b"d"), Conflicts(same_request=stored))
     assert answer == EnqueueDecision(DUPLICATE, stored)
@@ -113,13 +111,13 @@ def test_an_active_job_with_the_same_key_makes_the_new_one_a_duplicate(state: St
 
 
 @pytest.mark.parametrize("state", sorted(WAITING))
-def test_with_debounce_a_waiting_job_gives_way(state: State) -> None:
+def test_a_debounced_job_displaces_a_waiting_job(state: State) -> None:
     rival = in_state(state, unique_key="k")
     answer = decide_enqueue(request(unique_key="k", debounce=True), Conflicts(same_key=rival))
     assert answer == EnqueueDecision(CREATED, displace=rival)
 
 
-def test_with_debounce_a_running_job_does_not_give_way() -> None:
+def test_a_debounced_job_does_not_displace_a_running_job() -> None:
     rival = in_state(State.RUNNING, unique_key="k")
     answer = decide_enqueue(request(unique_key="k", debounce=True), Conflicts(same_key=rival))
     assert answer == EnqueueDecision(DUPLICATE, rival)
@@ -141,7 +139,7 @@ def test_a_retry_of_a_missing_job_is_refused() -> None:
     assert str(OTHER) in str(answer.error)
 
 
-def test_a_retry_of_another_owners_job_is_answered_like_that_of_a_missing_one() -> None:
+def test_a_retry_of_another_owners_job_is_refused_like_a_missing_job() -> None:
     asked = request(retry_of=OTHER, owner="ann")
     foreign = decide_enqueue(asked, Conflicts(origin=in_state(State.FAILED, owner="bob")))
     missing = decide_enqueue(asked, Conflicts())

@@ -13,7 +13,7 @@ def test_a_lease_lasts_30_seconds_by_default() -> None:
     assert DEFAULT_LEASE == 30
 
 
-def test_a_claim_may_ask_for_nothing_or_for_much() -> None:
+def test_a_claim_may_have_any_limit_from_zero() -> None:
     asked = Claim(token=TOKEN, worker="w", queues=[("a", 0), ("b", 10_000)], lease=0.001)
     assert asked.lease == 0.001
 

@@ -71,7 +71,7 @@ def test_exponential_without_jitter_is_the_bound_itself() -> None:
     assert [backoff_delay(backoff, n, always(0.1)) for n in range(6)] == [1, 2, 4, 8, 10, 10]
 
 
-def test_fixed_is_one_second_whatever_the_retry() -> None:
+def test_a_fixed_delay_is_the_same_for_every_retry() -> None:
     assert fixed() == fixed(1) == Fixed(seconds=1)
     assert [backoff_delay(fixed(1), n, always(0.9)) for n in range(4)] == [1, 1, 1, 1]
 
@@ -93,17 +93,15 @@ def test_a_custom_function_gets_the_number_of_the_retry() -> None:
     ("answer", "expected"),
     [(-5.0, 0.0), (float("-inf"), 0.0), (float("inf"), MAX_DELAY), (1e300, MAX_DELAY)],
 )
-def test_what_a_custom_function_answers_is_kept_within_bounds(
-    answer: float, expected: float
-) -> None:
+def test_the_delay_of_a_custom_function_is_clamped(answer: float, expected: float) -> None:
     assert backoff_delay(custom(lambda _: answer), 0, always(0.0)) == expected
 
 
-def test_a_custom_function_that_answers_no_number_still_gives_a_usable_delay() -> None:
+def test_a_custom_function_that_returns_nan_still_gives_a_valid_delay() -> None:
     assert 0 <= backoff_delay(custom(lambda _: float("nan")), 0, always(0.0)) <= MAX_DELAY
 
 
-def test_a_custom_backoff_is_stored_as_what_to_do_without_its_code() -> None:
+def test_a_custom_backoff_is_stored_as_its_fallback() -> None:
     policy = Policy(backoff=custom(lambda _: 1.0, fallback=fixed(7)))
     assert Policy.decode(policy.encode()).backoff == fixed(7)
     assert Policy.decode(Policy(backoff=custom(lambda _: 1.0)).encode()).backoff == exponential()
@@ -125,7 +123,7 @@ def test_a_policy_round_trips(
 
 @settings(max_examples=60)
 @given(BACKOFFS, st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))
-def test_no_policy_answers_a_negative_delay(backoff: Backoff, n: int, r: float) -> None:
+def test_no_backoff_returns_a_negative_delay(backoff: Backoff, n: int, r: float) -> None:
     assert backoff_delay(backoff, n, always(r)) >= 0
 
 
@@ -145,18 +143,18 @@ def test_a_bad_number_is_refused_with_the_name_of_its_field(bad: float) -> None:
         delays([1, bad])
 
 
-def test_an_unknown_jitter_is_refused_with_the_ones_there_are() -> None:
+def test_an_unknown_jitter_is_refused_with_the_valid_values() -> None:
     with pytest.raises(InvalidArgumentError, match=r'jitter is .some.*"full" or "none"'):
         exponential(jitter="some")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.1, NAN, INF])
-def test_a_schedules_jitter_lies_between_0_and_1(bad: float) -> None:
+def test_the_jitter_of_delays_is_between_0_and_1(bad: float) -> None:
     with pytest.raises(InvalidArgumentError, match="jitter"):
         delays([1], jitter=bad)
 
 
-def test_a_schedule_without_delays_is_refused() -> None:
+def test_an_empty_list_of_delays_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="at least one delay"):
         delays([])
 
@@ -182,7 +180,7 @@ def test_a_policy_may_allow_no_retry_at_all() -> None:
     assert Policy(max_retries=0).max_retries == 0
 
 
-def test_a_newer_versions_backoff_does_not_stop_the_queue_it_is_in() -> None:
+def test_an_unknown_backoff_of_a_newer_version_is_read_as_the_default() -> None:
     text = Policy(max_retries=7).encode().replace("exponential", "fibonacci")
     assert Policy.decode(text) == Policy(max_retries=7)
 
@@ -197,7 +195,7 @@ def test_a_newer_versions_backoff_does_not_stop_the_queue_it_is_in() -> None:
         lambda: Delays(delays=(1,), jitter=2),
     ],
 )
-def test_no_policy_can_be_made_that_could_not_be_read_back(make: Callable[[], object]) -> None:
+def test_an_invalid_backoff_cannot_be_created(make: Callable[[], object]) -> None:
     with pytest.raises(InvalidArgumentError):
         make()
 
@@ -213,13 +211,13 @@ def test_a_stored_policy_is_plain_strict_json() -> None:
     assert Delays(delays=(60, 300, 900)).jitter == 0.2
 
 
-def test_delays_are_durations_as_people_write_them() -> None:
+def test_delays_may_be_durations_as_text() -> None:
     assert fixed("1m") == fixed(60) == fixed(timedelta(minutes=1))
     assert delays(["1m", 300, "15m"]) == delays([60, 300, 900])
     assert exponential("500ms", "30s") == exponential()
 
 
-def test_a_delay_that_is_none_is_refused_by_its_name() -> None:
+def test_an_invalid_delay_is_refused_with_its_name() -> None:
     with pytest.raises(InvalidArgumentError, match="base is 'soon'"):
         exponential("soon")
     with pytest.raises(InvalidArgumentError, match="a delay is -1"):

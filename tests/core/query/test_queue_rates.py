@@ -19,7 +19,7 @@ def line(outcome: State, count: int, wait: float = 0.0, run: float = 0.0) -> Rol
     )  # fmt: skip
 
 
-def test_without_anything_settled_all_rates_are_zero_and_means_unknown() -> None:
+def test_without_rollups_rates_are_zero_and_means_unknown() -> None:
     assert rates([], 5.0) == Rates(minutes=5.0)
 
 

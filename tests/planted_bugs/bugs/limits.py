@@ -10,7 +10,7 @@ from windlass.core.admission import queue_position
 from windlass.core.job.state import FINAL
 from windlass.stores.postgres.writes import batch
 
-LIMITS = "tests/stores/test_sqlite.py::TestLimits::"
+LIMITS = "tests/stores/test_sqlite.py::TestConcurrency::"
 RATES = "tests/stores/test_sqlite.py::TestRates::"
 FAIRNESS = "tests/stores/test_sqlite.py::TestFairness::"
 PERMITS = "tests/stores/postgres/limits/test_permits.py::"

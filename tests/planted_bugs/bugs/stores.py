@@ -84,7 +84,7 @@ def a_rescue_uses_a_stale_read() -> None:
     swap(decide, "decide", planted)
 
 
-@caught_by(SQLITE + "TestHandover::test_without_a_success_no_children_are_created[retry]")
+@caught_by(SQLITE + "TestChildren::test_without_a_success_no_children_are_created[retry]")
 def children_are_created_before_the_success() -> None:
     """The children of a task are enqueued whatever its outcome, and again by its retry."""
     decision = DecisionBuilder.decision
@@ -266,7 +266,7 @@ def a_writer_starts_as_a_reader() -> None:
     swap(apsw, "Connection", _DeferredConnection)
 
 
-@caught_by(MEMORY + "TestRecords::test_one_of_many_puts_with_the_same_version_succeeds")
+@caught_by(MEMORY + "TestVersionedRecords::test_one_of_many_puts_with_the_same_version_succeeds")
 def a_record_is_overwritten_without_a_check() -> None:
     """Compare-and-set without the comparison: two leaders both win."""
     put = MemoryStore.put_records

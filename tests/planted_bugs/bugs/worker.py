@@ -177,7 +177,9 @@ def a_rescue_ignores_the_crash_cap() -> None:
     swap(maintenance, "rescue", planted)
 
 
-@caught_by("tests/testing/test_crash_at.py::test_what_kills_every_worker_ends_failed")
+@caught_by(
+    "tests/testing/test_crash_at.py::test_a_job_that_kills_every_worker_fails_at_the_crash_cap"
+)
 def a_crash_is_retried_forever() -> None:
     """A job is queued again after every crash of its process: a poison pill."""
     crash = outcome.crash_failure

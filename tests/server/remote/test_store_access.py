@@ -42,7 +42,7 @@ from windlass.server.auth.api_keys import API_KEY, ApiKeys, Role
 from windlass.server.auth.audit import AUDIT, AuditLog
 from windlass.server.auth.tickets import TICKET
 from windlass.server.config import AuthMode, ServerConfig
-from windlass.server.routes.store import VERBS
+from windlass.server.routes.store import STORE_METHODS
 from windlass.store import Retention, Store
 from windlass.stores import wire_format
 from windlass.stores.http import HttpConfig, HttpStore
@@ -178,8 +178,8 @@ def make_key(
 
 
 def test_every_verb_of_the_contract_has_a_guard_and_no_other_has() -> None:
-    assert VERBS.keys() == set(wire_format.VERBS) == MAY.keys()
-    assert set(wire_format.VERBS) | wire_format.LOCAL_VERBS == Store.__abstractmethods__
+    assert STORE_METHODS.keys() == set(wire_format.METHODS) == MAY.keys()
+    assert set(wire_format.METHODS) | wire_format.LOCAL_METHODS == Store.__abstractmethods__
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -68,7 +68,7 @@ async def _show(
             await asyncio.sleep(REFRESH_INTERVAL)
             stats = await client.flow(flow_id)
         if as_json:
-            terminal.print_json(_facts(stats, await _jobs(client, flow_id)))
+            terminal.print_json(_fields(stats, await _jobs(client, flow_id)))
         else:
             console.print(_render(stats, await _jobs(client, flow_id, MAX_ROWS)))
         return stats
@@ -148,7 +148,7 @@ def _after(edges: Edges) -> str:
 # -- JSON output
 
 
-def _facts(stats: FlowStats, jobs: _Jobs) -> dict[str, Any]:
+def _fields(stats: FlowStats, jobs: _Jobs) -> dict[str, Any]:
     return {
         "id": str(stats.flow_id),
         "state": stats.state.value,
@@ -211,8 +211,8 @@ def _act(flow: str, act: Any, store: tuple[str | None, str | None], *, as_json: 
             return flow_id, *await act(client, flow_id)
 
     coroutine: Coroutine[Any, Any, tuple[UUID, dict[str, Any], str]] = work()
-    flow_id, facts, text = run(coroutine)
+    flow_id, fields, text = run(coroutine)
     if as_json:
-        terminal.print_json({"id": str(flow_id)} | facts)
+        terminal.print_json({"id": str(flow_id)} | fields)
     else:
         terminal.out().print(f"{flow_id} {escape(text)}", soft_wrap=True)

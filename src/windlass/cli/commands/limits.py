@@ -26,7 +26,7 @@ def list_limits(url: Url = None, app: AppPath = None, as_json: AsJson = False) -
     """List the limits, their values in code, and how many jobs use or wait for them."""
     found = run(_with_records(lambda records: records.list(), url, app))
     if as_json:
-        terminal.print_json([_facts(one) for one in found])
+        terminal.print_json([_fields(one) for one in found])
     elif not found:
         terminal.info(
             "No limits. Create one with windlass limits set; limits declared in code appear "
@@ -93,7 +93,7 @@ async def _with_records(
 
 def _print_limit(one: LimitInfo, *, as_json: bool) -> None:
     if as_json:
-        terminal.print_json(_facts(one))
+        terminal.print_json(_fields(one))
     else:
         source = "" if one.override is not None else " (from code)"
         terminal.out().print(f"{escape(one.name)}: {one.limit}{source}", soft_wrap=True)
@@ -139,7 +139,7 @@ def _counts(one: LimitInfo) -> tuple[str, str]:
     return f"{one.holding:,}", f"{one.waiting:,}{more}"
 
 
-def _facts(one: LimitInfo) -> dict[str, Any]:
+def _fields(one: LimitInfo) -> dict[str, Any]:
     return {
         "name": one.name,
         "limit": one.limit.encode(),

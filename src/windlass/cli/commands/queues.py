@@ -35,7 +35,7 @@ def list_queues(url: Url = None, app: AppPath = None, as_json: AsJson = False) -
     """
     found = run(_queues(url, app))
     if as_json:
-        terminal.print_json([_facts(one) for one in found])
+        terminal.print_json([_fields(one) for one in found])
     elif not found:
         terminal.info("All queues are empty")
     elif not (_table(found, _COLUMNS) or _table(found, _COLUMNS[:-2])):
@@ -113,7 +113,7 @@ def _rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"  # noqa: PLR2004 - three digits at most
 
 
-def _facts(one: Queue) -> dict[str, object]:
+def _fields(one: Queue) -> dict[str, object]:
     camel = {
         "".join([first, *map(str.title, rest)]): value
         for name, value in asdict(one.rates).items()

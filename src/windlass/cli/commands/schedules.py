@@ -28,7 +28,7 @@ def list_schedules(url: Url = None, app: AppPath = None, as_json: AsJson = False
     """List schedules with their last and next run."""
     found = run(_with_records(lambda records, _: records.list(), url, app))
     if as_json:
-        terminal.print_json([_facts(one) for one in found])
+        terminal.print_json([_fields(one) for one in found])
     elif not found:
         terminal.info(
             "No schedules. Create one with windlass schedules add; "
@@ -146,7 +146,7 @@ async def _with_records(
 
 def _print_schedule(one: ScheduleInfo, action: str, *, as_json: bool) -> None:
     if as_json:
-        terminal.print_json(_facts(one))
+        terminal.print_json(_fields(one))
         return
     next_run = "" if one.next_tick is None else f"; next run {_next(one)}"
     terminal.out().print(f"{escape(one.name)} {action}{next_run}", soft_wrap=True)
@@ -191,7 +191,7 @@ def _next(one: ScheduleInfo) -> str:
     return "never" if one.next_tick is None else terminal.ago(from_datetime(one.next_tick))
 
 
-def _facts(one: ScheduleInfo) -> dict[str, Any]:
+def _fields(one: ScheduleInfo) -> dict[str, Any]:
     last = None if one.last_tick is None else terminal.iso(from_datetime(one.last_tick))
     upcoming = None if one.next_tick is None else terminal.iso(from_datetime(one.next_tick))
     return {

@@ -29,7 +29,7 @@ def list_workers(url: Url = None, app: AppPath = None, as_json: AsJson = False) 
     """
     found = run(_workers(url, app))
     if as_json:
-        terminal.print_json([_facts(one) for one in found])
+        terminal.print_json([_fields(one) for one in found])
     elif not found:
         terminal.info("No running workers. Start one with windlass worker module:app")
     elif terminal.out().width < terminal.NARROW_WIDTH:
@@ -86,7 +86,7 @@ def _queues(one: LiveWorker) -> str:
     return ",".join(f"{name}={slots}" for name, slots in one.queues.items())
 
 
-def _facts(one: LiveWorker) -> dict[str, Any]:
+def _fields(one: LiveWorker) -> dict[str, Any]:
     return {
         "name": one.name,
         "host": one.host,

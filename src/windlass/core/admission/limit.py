@@ -105,22 +105,24 @@ class LimitSetting:
         """Encode as JSON. The fields of the limit in effect come first: SQL reads them directly."""
         limit = self.limit
         assert limit is not None, "a setting without a limit is deleted, not stored"
-        facts = limit.encode() | {
+        fields = limit.encode() | {
             "declared": self.declared and self.declared.encode(),
             "override": self.override and self.override.encode(),
         }
-        return json.dumps(facts, separators=(",", ":")).encode()
+        return json.dumps(fields, separators=(",", ":")).encode()
 
     @staticmethod
     def decode(data: bytes) -> LimitSetting:
-        facts = json.loads(data)
-        return LimitSetting(declared=_limit(facts["declared"]), override=_limit(facts["override"]))
+        fields = json.loads(data)
+        return LimitSetting(
+            declared=_limit(fields["declared"]), override=_limit(fields["override"])
+        )
 
 
-def _limit(facts: dict[str, Any] | None) -> Limit | None:
-    if facts is None:
+def _limit(fields: dict[str, Any] | None) -> Limit | None:
+    if fields is None:
         return None
-    return Limit(**{name: facts[name] for name in ("concurrency", "starts", "period")})
+    return Limit(**{name: fields[name] for name in ("concurrency", "starts", "period")})
 
 
 @lru_cache(maxsize=256)

@@ -151,8 +151,8 @@ def cancel(row: LifecycleRow, request: CancelRequest, now: Instant) -> Decision:
     change.values |= {"cancel_by": request.by, "cancel_reason": request.reason}
     if row.state is State.RUNNING:
         change.values["cancel_at"] = change.at
-        facts = {"by": request.by, "reason": request.reason}
-        change.add(EventType.CANCEL_REQUESTED.value, facts, None)
+        data = {"by": request.by, "reason": request.reason}
+        change.add(EventType.CANCEL_REQUESTED.value, data, None)
         return change.decision()
     transition = Transition(
         job_id=row.id, fence=row.fence, trigger=Trigger.CANCEL, reason=request.reason
@@ -214,8 +214,8 @@ def signal(row: LifecycleRow, request: SignalRequest, now: Instant, *, exists: b
         return _refuse(Status.CONFLICT, row)
     change = DecisionBuilder(row, max(now, row.updated_at))
     change.checkpoints.append(Checkpoint(request.step, request.value, row.attempt, change.at))
-    facts = {"step": request.step, "status": "received"}
-    change.add(EventType.STEP_STATUS.value, facts, None)
+    data = {"step": request.step, "status": "received"}
+    change.add(EventType.STEP_STATUS.value, data, None)
     change.values["signals"] = row.signals + 1
     waits = row.state is State.RETRYING and row.trigger is Trigger.SUSPEND and not row.waiting_for
     if waits and row.gate is None and not row.cancel_requested:

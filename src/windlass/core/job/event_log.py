@@ -95,12 +95,12 @@ def _final(row: JobRow) -> Event:
     if row.state is State.SUCCEEDED:
         body = row.result
     elif row.state is State.FAILED and row.error is not None:
-        data["error"] = row.error.facts()
+        data["error"] = row.error.fields()
         body = row.error.body
     elif row.state is State.CANCELED:
         data |= {"by": row.cancel_by, "message": row.cancel_reason}
         if row.error is not None:  # of an earlier attempt; the row keeps it, too
-            data["error"] = row.error.facts()
+            data["error"] = row.error.fields()
             body = row.error.body
     return _event(row, row.seq, row.ended_at, data, type=FINAL_EVENT[row.state], body=body)
 
@@ -111,28 +111,28 @@ def _of_log(row: JobRow, log_row: LogRow) -> Iterator[Event]:
             row,
             log_row.seq,
             log_row.at,
-            log_row.facts,
+            log_row.data,
             type=EventType(log_row.type),
             body=log_row.body,
         )
         return
-    facts = log_row.facts
-    base = (facts["base_percent"], facts["base_stage"], facts["base_phase"])
+    attempt = log_row.data
+    base = (attempt["base_percent"], attempt["base_stage"], attempt["base_phase"])
     yield _event(
         row,
-        facts["queued_seq"],
-        facts["queued_at"],
+        attempt["queued_seq"],
+        attempt["queued_at"],
         _status(State.QUEUED, log_row.attempt - 1, *base),
     )
-    running = _status(State.RUNNING, log_row.attempt, *base) | {"worker": facts["worker"]}
-    yield _event(row, facts["started_seq"], facts["started_at"], running)
-    end = (facts["percent"], facts["stage"], facts["phase"])
+    running = _status(State.RUNNING, log_row.attempt, *base) | {"worker": attempt["worker"]}
+    yield _event(row, attempt["started_seq"], attempt["started_at"], running)
+    end = (attempt["percent"], attempt["stage"], attempt["phase"])
     data = _status(State.RETRYING, log_row.attempt, *end) | {
-        "outcome": facts["outcome"],
-        "delay": facts["delay"],
-        "retryCount": facts["retry_count"],
-        "crashCount": facts["crash_count"],
-        "error": facts["error"],
+        "outcome": attempt["outcome"],
+        "delay": attempt["delay"],
+        "retryCount": attempt["retry_count"],
+        "crashCount": attempt["crash_count"],
+        "error": attempt["error"],
     }
     yield _event(row, log_row.seq, log_row.at, data, body=log_row.body)
 
@@ -144,7 +144,7 @@ def _resync(row: JobRow) -> Event:
         for name in FoldedJob.__slots__
         if name not in {"error", "result"}
     }
-    data["error"] = folded.error.facts() if folded.error else None
+    data["error"] = folded.error.fields() if folded.error else None
     body = folded.result
     if body is None and folded.error is not None:
         body = folded.error.body

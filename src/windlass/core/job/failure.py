@@ -47,7 +47,7 @@ class Failure:
         found = (error.get("type"), error.get("message")) if isinstance(error, dict) else ()
         return tuple(text for text in found if isinstance(text, str))
 
-    def facts(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         return {
             "code": self.code,
             "kind": self.kind.value,
@@ -57,15 +57,15 @@ class Failure:
         }
 
     def encode(self) -> str:
-        return json.dumps(self.facts(), separators=(",", ":"))
+        return json.dumps(self.fields(), separators=(",", ":"))
 
     @staticmethod
     def decode(text: str, body: bytes | None) -> Failure:
         return Failure.of(json.loads(text), body)
 
     @staticmethod
-    def of(facts: dict[str, Any], body: bytes | None) -> Failure:
-        return Failure(**{**facts, "kind": ErrorKind(facts["kind"])}, body=body)
+    def of(fields: dict[str, Any], body: bytes | None) -> Failure:
+        return Failure(**{**fields, "kind": ErrorKind(fields["kind"])}, body=body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

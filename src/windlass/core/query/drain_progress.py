@@ -18,7 +18,7 @@ class DrainProgress:
     left: jobs that are queued, running or retrying; a lower bound if `capped`
     peak: the maximum of `left` at any poll
     running: running jobs
-    not_queued: jobs that are not queued yet: held, scheduled, waiting for other jobs
+    created: jobs that are not queued yet: held, scheduled, waiting for other jobs
     paused: which of the queues are paused
     seconds: seconds since the first poll
     eta: estimated seconds until the queues are empty; None if unknown
@@ -27,7 +27,7 @@ class DrainProgress:
     left: int
     peak: int
     running: int
-    not_queued: int = 0
+    created: int = 0
     capped: bool = False
     paused: tuple[str, ...] = ()
     seconds: float = 0.0

@@ -54,15 +54,15 @@ class ApiKey:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     def encode(self) -> bytes:
-        facts = asdict(self) | {"roles": sorted(self.roles)}
-        return json.dumps(facts, separators=(",", ":")).encode()
+        fields = asdict(self) | {"roles": sorted(self.roles)}
+        return json.dumps(fields, separators=(",", ":")).encode()
 
     @staticmethod
     def decode(data: bytes) -> ApiKey:
         """Decode a key; ignore roles and fields of newer versions."""
-        facts = json.loads(data)
-        fields = {name: facts[name] for name in ApiKey.__slots__ if name in facts}
-        roles = frozenset(Role(role) for role in facts["roles"] if role in list(Role))
+        stored = json.loads(data)
+        fields = {name: stored[name] for name in ApiKey.__slots__ if name in stored}
+        roles = frozenset(Role(role) for role in stored["roles"] if role in list(Role))
         return ApiKey(**{**fields, "roles": roles})
 
 

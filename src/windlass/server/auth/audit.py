@@ -35,11 +35,11 @@ class AuditLog:
     async def append(self, key_id: str | None, name: str, action: str, target: str) -> None:
         now = await self._store.ping()
         entry = AuditEntry(at=now, key_id=key_id, name=name, action=action, target=target)
-        facts = {key: value for key, value in asdict(entry).items() if key != "cursor"}
+        fields = {key: value for key, value in asdict(entry).items() if key != "cursor"}
         put = Put(
             kind=AUDIT,
             key=f"{MAX_INSTANT - now:017d}-{secrets.token_hex(4)}",
-            value=json.dumps(facts, separators=(",", ":")).encode(),
+            value=json.dumps(fields, separators=(",", ":")).encode(),
             ttl=RETENTION,
         )
         await self._store.put_records([put])

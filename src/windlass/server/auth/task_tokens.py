@@ -86,7 +86,7 @@ class TokenSigner:
 
 
 def _encoded(keys: list[SigningKey]) -> bytes:
-    facts = [
+    fields = [
         {
             "id": key.id.hex(),
             "secret": base64.b64encode(key.secret).decode(),
@@ -94,7 +94,7 @@ def _encoded(keys: list[SigningKey]) -> bytes:
         }
         for key in keys
     ]
-    return json.dumps(facts, separators=(",", ":")).encode()
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def _decoded(entry: Entry) -> list[SigningKey]:

@@ -43,11 +43,11 @@ class Tickets:
         [entry] = await self._store.get_records(TICKET, [_hash(ticket)])
         if entry is None:
             return None
-        facts = json.loads(entry.value)
-        if facts["used"] is not None:
+        fields = json.loads(entry.value)
+        if fields["used"] is not None:
             return None
         # A unique value for each competing request, so that only one put applies.
-        value = json.dumps(facts | {"used": secrets.token_hex(8)}).encode()
+        value = json.dumps(fields | {"used": secrets.token_hex(8)}).encode()
         put = Put(kind=TICKET, key=entry.key, value=value, expected=entry.version, ttl=LIFETIME)
         [result] = await self._store.put_records([put])
-        return (facts["key_id"], facts.get("session")) if result.applied else None
+        return (fields["key_id"], fields.get("session")) if result.applied else None

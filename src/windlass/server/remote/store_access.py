@@ -1,4 +1,4 @@
-"""Access to the store over HTTP: each verb with the permissions and the scope of the caller.
+"""Access to the store over HTTP: each method with the permissions and the scope of the caller.
 
 Calls without the permission are rejected. Jobs that are invisible to the caller count as missing.
 Workers may also do what a running task does: enqueue, cancel, signal. Only workers receive lease

@@ -141,7 +141,9 @@ ROUTES = (
     Route("POST", f"{PATH}/why", store.why, Permission.READ, internal=True),
     Route("POST", f"{PATH}/rotate", store.rotate, Permission.ADMIN, internal=True),
     *(
-        Route("POST", f"{PATH}/{name}", store.endpoint(name), verb.permission, internal=True)
-        for name, verb in store.VERBS.items()
+        Route(
+            "POST", f"{PATH}/{name}", store.endpoint(name), store_method.permission, internal=True
+        )
+        for name, store_method in store.STORE_METHODS.items()
     ),
 )

@@ -31,12 +31,12 @@ async def sign_in(
     await replace(ctx, caller=caller).audit("sign in", caller.key_id)
     secret, until = await Sessions(ctx.client.store).start(caller.key_id)
     set_cookie(request, response, secret)
-    return SessionView(**_facts(caller) | {"by": "session"}, expires_at=to_datetime(until))
+    return SessionView(**_fields(caller) | {"by": "session"}, expires_at=to_datetime(until))
 
 
 async def current_caller(ctx: Ctx) -> CallerView:
     """Get the identity and the permissions of the caller."""
-    return CallerView(**_facts(ctx.caller))
+    return CallerView(**_fields(ctx.caller))
 
 
 async def sign_out(ctx: Ctx, request: Request, response: Response) -> None:
@@ -48,7 +48,7 @@ async def sign_out(ctx: Ctx, request: Request, response: Response) -> None:
     clear_cookie(request, response)
 
 
-def _facts(caller: Caller) -> dict[str, Any]:
+def _fields(caller: Caller) -> dict[str, Any]:
     return {
         "name": caller.name,
         "roles": sorted(caller.roles),

@@ -146,10 +146,10 @@ class JobSummary(ResponseModel):
 
     @classmethod
     def of(cls, row: JobRow) -> Self:
-        return cls(**cls.facts(row))
+        return cls(**cls.fields(row))
 
     @classmethod
-    def facts(cls, row: JobRow) -> dict[str, Any]:
+    def fields(cls, row: JobRow) -> dict[str, Any]:
         return shared_fields(cls, row) | {"error_code": row.error.code if row.error else None}
 
 
@@ -160,7 +160,7 @@ class JobNode(JobSummary):
 
     @staticmethod
     def with_parents(row: JobRow, parents: Sequence[UUID]) -> JobNode:
-        return JobNode(**JobNode.facts(row), depends_on=parents)
+        return JobNode(**JobNode.fields(row), depends_on=parents)
 
 
 class GraphView(ResponseModel):
@@ -205,7 +205,7 @@ class JobView(JobSummary):
             failure = FailureView(
                 **shared_fields(FailureView, details(row.error, task=row.task, stage=row.stage))
             )
-        facts = cls.facts(row) | {
+        fields = cls.fields(row) | {
             "arguments": arguments,
             "result": result,
             "last_error": ErrorView.of(row.error, codec),
@@ -213,7 +213,7 @@ class JobView(JobSummary):
             "last_completed_step": row.last_step,
             "sealed": arguments_sealed or result_sealed,
         }
-        return cls(**facts, **more)
+        return cls(**fields, **more)
 
 
 class EnqueuedView(JobView):
@@ -270,8 +270,8 @@ class AttemptView(ResponseModel):
 
     @staticmethod
     def from_attempt(attempt: Attempt, codec: Codec) -> AttemptView:
-        facts = shared_fields(AttemptView, attempt)
-        return AttemptView(**facts | {"error": ErrorView.of(attempt.error, codec)})
+        fields = shared_fields(AttemptView, attempt)
+        return AttemptView(**fields | {"error": ErrorView.of(attempt.error, codec)})
 
 
 class Attempts(ResponseModel):

@@ -58,12 +58,12 @@ class QueueView(ResponseModel):
 
     @staticmethod
     def of(queue: Queue) -> QueueView:
-        facts = shared_fields(QueueView, queue) | {
+        fields = shared_fields(QueueView, queue) | {
             "counts": {state.value: number for state, number in queue.counts.items()},
             "capped": sorted(state.value for state in queue.capped),
             "per_minute": RatesView.of(queue.rates),
         }
-        return QueueView(**facts)
+        return QueueView(**fields)
 
 
 class Queues(ResponseModel):
@@ -146,7 +146,7 @@ class FlowSummary(ResponseModel):
     ended_at: datetime | None
 
     @classmethod
-    def facts(cls, stats: FlowStats) -> dict[str, Any]:
+    def fields(cls, stats: FlowStats) -> dict[str, Any]:
         return shared_fields(FlowSummary, stats) | {
             "id": stats.flow_id,
             "counts": {state.value: number for state, number in stats.counts.items()},
@@ -161,7 +161,7 @@ class FlowPageView(ResponseModel):
 
     @staticmethod
     def of(page: FlowPage) -> FlowPageView:
-        flows = [FlowSummary(**FlowSummary.facts(one)) for one in page.flows]
+        flows = [FlowSummary(**FlowSummary.fields(one)) for one in page.flows]
         return FlowPageView(flows=flows, cursor=page.cursor)
 
 
@@ -176,7 +176,7 @@ class FlowView(FlowSummary):
 
     @staticmethod
     def of(stats: FlowStats, jobs: Sequence[JobNode], *, more: bool) -> FlowView:
-        return FlowView(**FlowView.facts(stats), jobs=jobs, more_parents=more)
+        return FlowView(**FlowView.fields(stats), jobs=jobs, more_parents=more)
 
 
 class FailureGroupView(ResponseModel):
@@ -260,9 +260,9 @@ class LimitView(ResponseModel):
 
     @staticmethod
     def of(info: LimitInfo) -> LimitView:
-        facts = {name: LimitSettings.of(getattr(info, name)) for name in _LIMITS}
+        fields = {name: LimitSettings.of(getattr(info, name)) for name in _LIMITS}
         capped = (info.waiting or 0) >= COUNT_CAP
-        return LimitView(**shared_fields(LimitView, info) | facts | {"capped": capped})
+        return LimitView(**shared_fields(LimitView, info) | fields | {"capped": capped})
 
 
 _LIMITS = ("limit", "declared", "override")
@@ -298,8 +298,8 @@ class ScheduleView(ResponseModel):
     @staticmethod
     def from_schedule(info: ScheduleInfo, codec: Codec, *, kept: bool) -> ScheduleView:
         arguments, sealed = decode_value(codec, info.payload, Purpose.PAYLOAD)
-        facts = shared_fields(ScheduleView, info) | {"arguments": arguments, "sealed": sealed}
-        return ScheduleView(**facts if kept else facts | {"last_job_id": None})
+        fields = shared_fields(ScheduleView, info) | {"arguments": arguments, "sealed": sealed}
+        return ScheduleView(**fields if kept else fields | {"last_job_id": None})
 
 
 class ScheduleList(ResponseModel):

@@ -144,9 +144,9 @@ class ListWatches:
 
 
 def snapshot(row: JobRow, *, listed: bool) -> str:
-    facts = {"id": str(row.id), "seq": row.seq, "state": row.state.value, "percent": row.percent}
+    fields = {"id": str(row.id), "seq": row.seq, "state": row.state.value, "percent": row.percent}
     more = {"task": row.task, "queue": row.queue, "stage": row.stage, "phase": row.phase}
-    return to_json(facts | more | {"listed": listed})
+    return to_json(fields | more | {"listed": listed})
 
 
 def deleted_snapshot(job_id: UUID) -> str:

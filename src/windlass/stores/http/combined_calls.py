@@ -1,4 +1,4 @@
-"""Concurrent small calls of one verb, combined into one request.
+"""Concurrent small calls of one method, combined into one request.
 
 The first call is sent at once. Calls that arrive meanwhile are sent together afterwards, in order
 of arrival. If the combined request is refused, each call is sent separately. If the server is

@@ -26,7 +26,7 @@ _ARGUMENTS = {
 
 
 class SplitCalls:
-    """Sends verbs whose items contain data of users or tasks, which may be large."""
+    """Sends methods whose items contain data of users or tasks, which may be large."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -49,52 +49,52 @@ class SplitCalls:
                 )
         return results
 
-    async def send(self, verb: str, items: Sequence[Any]) -> list[ApplyResult]:
+    async def send(self, method: str, items: Sequence[Any]) -> list[ApplyResult]:
         results: list[ApplyResult] = []
-        for part, body in await self._parts(verb, items):
+        for part, body in await self._parts(method, items):
             if body is None:
                 results += [ApplyResult(Status.REFUSED, error=_too_large()) for _ in part]
             else:
-                response = await self._transport.call(verb, body)
-                results += wire_format.decode_response(verb, response.content)
+                response = await self._transport.call(method, body)
+                results += wire_format.decode_response(method, response.content)
         return results
 
-    async def send_strict(self, verb: str, items: Sequence[Any]) -> list[Any]:
+    async def send_strict(self, method: str, items: Sequence[Any]) -> list[Any]:
         """Send items whose results cannot refuse; raise TooLargeError if one is too large."""
         results: list[Any] = []
-        for _, body in await self._parts(verb, items):
+        for _, body in await self._parts(method, items):
             if body is None:
                 raise _too_large()
-            response = await self._transport.call(verb, body)
-            results += wire_format.decode_response(verb, response.content)
+            response = await self._transport.call(method, body)
+            results += wire_format.decode_response(method, response.content)
         return results
 
-    async def _parts(self, verb: str, items: Sequence[T], **arguments: Any) -> list[Part[T]]:
+    async def _parts(self, method: str, items: Sequence[T], **arguments: Any) -> list[Part[T]]:
         """Split the items into parts with request bodies; the body of a part too large is None."""
         if not items:
             return []
-        body = self._body(verb, items, arguments)
+        body = self._body(method, items, arguments)
         if len(body) <= SAFE_BODY:
             return [(items, body)]
-        return self._split(verb, items, arguments, (await self._transport.hello()).max_body)
+        return self._split(method, items, arguments, (await self._transport.hello()).max_body)
 
     def _split(
-        self, verb: str, items: Sequence[T], arguments: dict[str, Any], max_body: int
+        self, method: str, items: Sequence[T], arguments: dict[str, Any], max_body: int
     ) -> list[Part[T]]:
-        body = self._body(verb, items, arguments)
+        body = self._body(method, items, arguments)
         if len(body) <= max_body:
             return [(items, body)]
         if len(items) == 1 or arguments.get("atomic"):
             return [(items, None)]
         half = len(items) // 2
         return [
-            *self._split(verb, items[:half], arguments, max_body),
-            *self._split(verb, items[half:], arguments, max_body),
+            *self._split(method, items[:half], arguments, max_body),
+            *self._split(method, items[half:], arguments, max_body),
         ]
 
     @staticmethod
-    def _body(verb: str, items: Sequence[Any], arguments: dict[str, Any]) -> bytes:
-        return wire_format.request_schema(verb).dump(**{_ARGUMENTS[verb]: items}, **arguments)
+    def _body(method: str, items: Sequence[Any], arguments: dict[str, Any]) -> bytes:
+        return wire_format.request_schema(method).dump(**{_ARGUMENTS[method]: items}, **arguments)
 
 
 def _too_large() -> TooLargeError:

@@ -1,4 +1,4 @@
-"""HTTP store: each verb is one request, encoded by `windlass.stores.wire_format`."""
+"""HTTP store: each method is one request, encoded by `windlass.stores.wire_format`."""
 
 from __future__ import annotations
 
@@ -116,11 +116,11 @@ class HttpStore(Store):
             await calls.finish()
         await self._transport.close()
 
-    async def _call(self, verb: str, **arguments: Any) -> Any:
+    async def _call(self, method: str, **arguments: Any) -> Any:
         response = await self._transport.call(
-            verb, wire_format.request_schema(verb).dump(**arguments)
+            method, wire_format.request_schema(method).dump(**arguments)
         )
-        return wire_format.decode_response(verb, response.content)
+        return wire_format.decode_response(method, response.content)
 
     async def _send_valid(
         self,

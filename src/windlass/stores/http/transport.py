@@ -119,33 +119,33 @@ class Transport:
 
     # -- calls
 
-    async def call(self, verb: str, body: bytes) -> httpx.Response:
+    async def call(self, method: str, body: bytes) -> httpx.Response:
         """Send one request and return the response; `close` waits for running calls."""
         client = self._open()
         self._calls += 1
         try:
             async with self._slots:
-                return await self._send_with_retry(client, verb, body)
+                return await self._send_with_retry(client, method, body)
         finally:
             self._calls -= 1
             if not self._calls:
                 self._idle.set()
 
     async def long_poll(
-        self, verb: str, body: bytes, seconds: float, headers: Mapping[str, str]
+        self, method: str, body: bytes, seconds: float, headers: Mapping[str, str]
     ) -> httpx.Response:
         """Send a request that takes up to `seconds`; `close` does not wait for it."""
         timeout = httpx.Timeout(
             seconds + EXTRA_SECONDS, connect=self.server.config.connect_timeout, pool=None
         )
         return await self._send_with_retry(
-            self._open(), verb, body, timeout=timeout, headers=headers
+            self._open(), method, body, timeout=timeout, headers=headers
         )
 
     async def _send_with_retry(
         self,
         client: httpx.AsyncClient,
-        verb: str,
+        method: str,
         body: bytes,
         *,
         timeout: httpx.Timeout | None = None,
@@ -158,7 +158,7 @@ class Transport:
         config = self.server.config
         pauses, waited = list(config.connect_retries), 0.0
         request = client.build_request(
-            "POST", f"/{verb}", content=body, headers=headers, timeout=timeout or client.timeout
+            "POST", f"/{method}", content=body, headers=headers, timeout=timeout or client.timeout
         )
         while True:
             try:
@@ -188,7 +188,7 @@ class Transport:
     # -- streams
 
     @asynccontextmanager
-    async def stream(self, verb: str, body: bytes) -> AsyncIterator[httpx.Response]:
+    async def stream(self, method: str, body: bytes) -> AsyncIterator[httpx.Response]:
         """Open a streaming response. The reader detects a silent connection."""
         config = self.server.config
         timeout = httpx.Timeout(
@@ -196,7 +196,7 @@ class Transport:
         )
         try:
             async with self._open().stream(
-                "POST", f"/{verb}", content=body, timeout=timeout
+                "POST", f"/{method}", content=body, timeout=timeout
             ) as response:
                 if not response.is_success or wire_format.KEEPALIVE_HEADER not in response.headers:
                     await response.aread()

@@ -1,4 +1,4 @@
-"""Maintenance verbs of the memory store: due jobs, expired leases, retention, deletion."""
+"""Maintenance methods of the memory store: due jobs, expired leases, retention, deletion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read verbs and records of the memory store."""
+"""Read methods and records of the memory store."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _counts_in_flow(row: JobRow, owner: str | None, team: str | None) -> bool:
 
 
 class MemoryReads(Store):
-    """Store verbs that change no job."""
+    """Store methods that change no job."""
 
     _data: MemoryData
 

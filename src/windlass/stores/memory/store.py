@@ -1,4 +1,4 @@
-"""Memory store: the write verbs. The core decides each item; the store applies the decision."""
+"""Memory store: the write methods. The core decides each item; the store applies the decision."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ class MemoryStore(MemoryMaintenance):
     def _attempt_outcome(self, job_id: UUID, fence: int) -> tuple[UUID, Trigger] | None:
         for entry in self._data.logs[job_id]:
             if entry.type == ATTEMPT and entry.fence == fence:
-                return UUID(entry.facts["token"]), Trigger(entry.facts["outcome"])
+                return UUID(entry.data["token"]), Trigger(entry.data["outcome"])
         return None
 
     def _write(self, row: JobRow, decision: Decision, now: Instant) -> ApplyResult:

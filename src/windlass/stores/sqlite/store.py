@@ -1,4 +1,4 @@
-"""SQLite store: each verb is one call of the engine."""
+"""SQLite store: each method is one call of the engine."""
 
 from __future__ import annotations
 

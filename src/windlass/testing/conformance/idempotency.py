@@ -1,4 +1,4 @@
-"""Repetition: a repeated write returns the first result and writes nothing twice."""
+"""Idempotency: a repeated write returns the first result and writes nothing twice."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def read_all(store: Store) -> dict[str, Any]:
     }
 
 
-class TestRepetition:
+class TestIdempotency:
     @pytest.mark.parametrize("name", WRITES)
     async def test_a_repeated_call_returns_the_same_result_and_writes_once(
         self, store: Store, clock: VirtualClock, name: str

@@ -1,4 +1,4 @@
-"""Records: small versioned values beside the jobs, written with compare-and-set."""
+"""Versioned records: small values apart from the jobs, written with compare-and-set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def keys(store: Store, kind: str = "plan", after: str = "", limit: int = 1
     return [entry.key for entry in await store.list_records(kind, after, limit)]
 
 
-class TestRecords:
+class TestVersionedRecords:
     async def test_nothing_in_nothing_out(self, store: Store) -> None:
         assert await store.put_records([]) == []
         assert await store.get_records("plan", []) == []

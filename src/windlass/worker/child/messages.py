@@ -21,7 +21,7 @@ J = TypeVar("J", JobRow, NewJob)
 
 
 def _decode_failure(data: dict[str, Any]) -> Failure:
-    return Failure.of(data["facts"], None if data["body"] is None else b64decode(data["body"]))
+    return Failure.of(data["fields"], None if data["body"] is None else b64decode(data["body"]))
 
 
 def _encode(value: Any) -> Any:
@@ -37,7 +37,7 @@ def _encode(value: Any) -> Any:
         case tuple():
             return [_encode(item) for item in value]
         case Failure():
-            return {"facts": value.facts(), "body": _encode(value.body)}
+            return {"fields": value.fields(), "body": _encode(value.body)}
     return value
 
 

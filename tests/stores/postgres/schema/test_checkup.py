@@ -20,10 +20,10 @@ from windlass.core.clock import SECOND, SystemClock
 from windlass.stores import Finding, Verdict
 from windlass.stores.postgres import PostgresConfig, PostgresStore
 from windlass.stores.postgres.schema import checkup
-from windlass.stores.postgres.schema.checkup import ServerFacts, findings_of
+from windlass.stores.postgres.schema.checkup import ServerProperties, findings_of
 from windlass.testing.factories import enqueue_one
 
-WELL = ServerFacts(
+WELL = ServerProperties(
     where="postgresql://ann@host/jobs",
     user="ann",
     version="18.0",

@@ -7,7 +7,7 @@
 
 import { at as clock, brief, since, span } from "../format.js";
 import { h } from "../view/dom.js";
-import { badge, bar, copyButton, facts, jobLink, link, tagList, when } from "../view/components.js";
+import { badge, bar, copyButton, fieldList, jobLink, link, tagList, when } from "../view/components.js";
 import { ended } from "../job-state.js";
 import { remainingText } from "./eta.js";
 
@@ -134,5 +134,5 @@ export function jobDetails(job) {
       ),
     ],
   ];
-  return facts(/** @type {[Renderable, Renderable][]} */ (pairs.filter(Boolean)));
+  return fieldList(/** @type {[Renderable, Renderable][]} */ (pairs.filter(Boolean)));
 }

@@ -19,7 +19,7 @@ import {
   copyButton,
   empty,
   errorNote,
-  facts,
+  fieldList,
   jobLink,
   table,
   title,
@@ -85,7 +85,7 @@ class FlowDetails {
             bar(flow.percent, flow.state),
             h("strong", null, `${flow.percent} %`),
           ),
-          facts([
+          fieldList([
             ["Jobs", `${plural(all, "job")}: ${countsText(flow.counts)}`],
             ["Started", when(flow.createdAt)],
             [

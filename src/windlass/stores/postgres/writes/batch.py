@@ -170,11 +170,11 @@ class PostgresBatch:
         if not requested:
             return
         found = await self._connection.fetch(SQL.past_outcomes, *rows.columns(requested))
-        for n, fence, facts in found:
-            self._remember(n, fence, json.loads(facts))
+        for n, fence, data in found:
+            self._remember(n, fence, json.loads(data))
 
-    def _remember(self, n: int, fence: int, facts: dict[str, Any]) -> None:
-        self._past[n, fence] = UUID(facts["token"]), Trigger(facts["outcome"])
+    def _remember(self, n: int, fence: int, data: dict[str, Any]) -> None:
+        self._past[n, fence] = UUID(data["token"]), Trigger(data["outcome"])
 
     def past(self, n: int, fence: int) -> tuple[UUID, Trigger] | None:
         return self._past.get((n, fence))
@@ -238,7 +238,7 @@ class PostgresBatch:
             loaded.logged = True
             self._log.append(log_insertion(loaded.n, log_row))
             if log_row.type == ATTEMPT:
-                self._remember(loaded.n, log_row.fence, dict(log_row.facts))
+                self._remember(loaded.n, log_row.fence, dict(log_row.data))
         for point in decision.checkpoints:
             values = (loaded.n, point.step, point.value, point.attempt, point.at)
             self._steps[loaded.n, point.step] = values

@@ -198,10 +198,10 @@ class _PastOutcome:
         self.n = n
 
     def __call__(self, fence: int) -> tuple[UUID, Trigger] | None:
-        facts = fetch_value(self.connection, SQL.past_outcome, (self.n, fence))
-        if facts is None:
+        data = fetch_value(self.connection, SQL.past_outcome, (self.n, fence))
+        if data is None:
             return None
-        decoded = json.loads(facts)
+        decoded = json.loads(data)
         return UUID(decoded["token"]), Trigger(decoded["outcome"])
 
 

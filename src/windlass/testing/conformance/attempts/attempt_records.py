@@ -1,4 +1,4 @@
-"""Record: records of an attempt are stored once, in order, while it holds its lease."""
+"""Records of an attempt are stored once, in order, while it holds its lease."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def bodies(store: Store, job_id: UUID) -> list[bytes | None]:
     return [event.body for event in events if event.type is EventType.LOG]
 
 
-class TestRecord:
+class TestAttemptRecords:
     async def test_an_empty_record_call_returns_no_results(self, store: Store) -> None:
         assert await store.record([]) == []
 

@@ -1,4 +1,4 @@
-"""Hand-over: a success and its children are stored in one write or not at all."""
+"""Children of a success: a success and its children are stored in one write or not at all."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ WITHOUT_SUCCESS: dict[str, Outcome] = {
 }
 
 
-class TestHandover:
+class TestChildren:
     async def test_a_success_creates_its_children(self, store: Store, clock: VirtualClock) -> None:
         parent = await start_one(store)
         children = [

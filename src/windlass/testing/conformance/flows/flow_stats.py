@@ -1,4 +1,4 @@
-"""Flows: statistics of flows, newest first, at a cost independent of their size."""
+"""Flow statistics: newest flow first, at a cost independent of their size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def ids(store: Store, owner: str | None = None, team: str | None = None) -
     return [one.flow_id for one in page.flows]
 
 
-class TestFlows:
+class TestFlowStats:
     async def test_edges_can_be_limited_to_the_first(self, store: Store) -> None:
         parents = await enqueue_many(store, 4)
         child = await enqueue_one(store, depends_on=tuple(parents))

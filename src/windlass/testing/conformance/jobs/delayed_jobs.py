@@ -1,4 +1,4 @@
-"""Delays: jobs that wait for an instant or a submit, and jobs that expire."""
+"""Delayed jobs: they wait for an instant or a submit, and jobs that expire."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from windlass.testing.factories import (
 )
 
 
-class TestDelays:
+class TestDelayedJobs:
     # -- waiting
 
     async def test_a_delayed_job_waits_until_it_is_due(

@@ -1,4 +1,4 @@
-"""Resume: a retry of a finished job is a new job; a resume also copies its steps."""
+"""Manual retry: a retry of a finished job is a new job; a resume also copies its steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from windlass.testing.factories import (
 )
 
 
-class TestResume:
+class TestManualRetry:
     @pytest.mark.parametrize("end", ENDS)
     async def test_a_retry_is_a_new_job_that_points_back(self, store: Store, end: str) -> None:
         old = await finished(store, ENDS[end])

@@ -1,4 +1,4 @@
-"""Limits: never more jobs than allowed at once, and no capacity left unused."""
+"""Concurrency limits: never more jobs than allowed at once, and no capacity left unused."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def settle_all(store: Store, rows: list[JobRow]) -> None:
     assert all(answer.applied for answer in answers)
 
 
-class TestLimits:
+class TestConcurrency:
     async def test_no_more_jobs_are_queued_than_may_run_at_once(self, store: Store) -> None:
         await set_limit(store, QUEUE, concurrency=2)
         rows = await enqueue_several(store, 5)

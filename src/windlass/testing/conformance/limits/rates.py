@@ -1,4 +1,4 @@
-"""Rates: at most N starts in any period, and no capacity left unused."""
+"""Rate limits: at most N starts in any period, and no capacity left unused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts: queue depth by state, and rollups of settled attempts per minute."""
+"""Queue statistics: depth by state, and rollups of settled attempts per minute."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def settled(
     return sorted(found, key=lambda each: (each.minute, each.queue, each.task, each.outcome))
 
 
-class TestCount:
+class TestQueueStats:
     # -- depth
 
     async def test_an_empty_store_has_no_queues(self, store: Store) -> None:
