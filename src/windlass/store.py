@@ -284,7 +284,7 @@ class Store(ABC):
     async def gates(self, names: Sequence[str]) -> list[GateStats]:
         """Return the statistics of gates; an unused gate is empty. Admits no jobs.
 
-        A job holds a slot if its permit does, by `permits.in_use`; holders are sorted by the
+        A job uses a slot if its permit is in use (`permits.in_use`); holders are sorted by the
         instant of that permit, then by id. `next_check_at` is None if no job waits, and in the
         past if the limit was changed.
         """

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.core.factories import JOB, NOW, OTHER, RETRYABLE, reach, row
+from tests.core.factories import JOB, NOW, OTHER, RETRYABLE, row
+from tests.core.job_simulation import reach
 
 from windlass.core.admission.gates import GateStats, gates_of
 from windlass.core.admission.limit import Limit

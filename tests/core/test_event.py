@@ -10,17 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.factories import (
-    NEW_JOB_OPTIONS,
     JOB,
     NOW,
     RETRYABLE,
-    STEPS,
     TERMINAL,
+    progress,
+    row,
+)
+from tests.core.job_simulation import (
+    NEW_JOB_OPTIONS,
+    STEPS,
     JobSimulation,
     RandomJobSimulation,
-    progress,
     reach,
-    row,
 )
 
 from windlass.core.clock import after

@@ -68,7 +68,7 @@ async def group_failures(
         key = (job.task, error.code, error.type or "", pattern)
         groups_by_error.setdefault(key, []).append((job, error))
     groups = [_group(key, jobs) for key, jobs in groups_by_error.items()]
-    groups.sort(key=lambda one: (-one.count, -one.last_at, one.task, one.code))
+    groups.sort(key=lambda group: (-group.count, -group.last_at, group.task, group.code))
     return FailureGroups(groups, len(found.jobs), found.capped)
 
 

@@ -10,7 +10,7 @@ from windlass.core.job.dependency import Edges
 from windlass.core.job.row import JobRow
 from windlass.store import Store
 
-MAX_GRAPH_JOBS = 200  # more are not readable in a picture
+MAX_GRAPH_JOBS = 200  # more are not readable in a graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ async def job_graph(
     while step:
         edges |= zip(step, await store.edges(step, limit + 1), strict=True)
         neighbours = dict.fromkeys(
-            id_ for one in step for id_ in (*edges[one].parents, *edges[one].children)
+            id_ for job_id in step for id_ in (*edges[job_id].parents, *edges[job_id].children)
         )
         new = [id_ for id_ in neighbours if id_ not in rows]
         found = [row for row in await store.get(new[:limit]) if row is not None and visible(row)]
@@ -51,4 +51,4 @@ def _parents(
         for child in edges[parent].children:
             if child in found:
                 found[child][parent] = None
-    return {id_: [one for one in parents if one in rows] for id_, parents in found.items()}
+    return {id_: [parent for parent in parents if parent in rows] for id_, parents in found.items()}

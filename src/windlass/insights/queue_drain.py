@@ -44,12 +44,12 @@ async def watch_drain(store: Store, names: Sequence[str]) -> AsyncIterator[Drain
 
 def _progress(stats: Mapping[str, QueueStats], names: Sequence[str]) -> DrainProgress:
     found = [stats[name] for name in names if name in stats]
-    left = sum(one.counts.get(state, 0) for one in found for state in DRAIN_STATES)
+    left = sum(queue.counts.get(state, 0) for queue in found for state in DRAIN_STATES)
     return DrainProgress(
         left=left,
         peak=left,
-        running=sum(one.counts.get(State.RUNNING, 0) for one in found),
-        created=sum(one.counts.get(State.CREATED, 0) for one in found),
-        capped=any(one.capped & DRAIN_STATES for one in found),
+        running=sum(queue.counts.get(State.RUNNING, 0) for queue in found),
+        created=sum(queue.counts.get(State.CREATED, 0) for queue in found),
+        capped=any(queue.capped & DRAIN_STATES for queue in found),
         paused=tuple(name for name in names if name in stats and stats[name].paused),
     )

@@ -1,4 +1,4 @@
-"""Store wrapper that crashes around the n-th call of a method, simulated or by SIGKILL."""
+"""Store wrapper that crashes before or after the n-th call of a method, simulated or by SIGKILL."""
 
 from __future__ import annotations
 

@@ -187,8 +187,8 @@ class Drainer:
         rows = run_immediate(self._store.due(MAX_PAGE)) + run_immediate(
             self._store.expired(MAX_PAGE)
         )
-        answers = run_immediate(self._store.apply([sweep(row, random=no_jitter) for row in rows]))
-        return any(answer.applied for answer in answers)
+        results = run_immediate(self._store.apply([sweep(row, random=no_jitter) for row in rows]))
+        return any(result.applied for result in results)
 
     def _extend_leases(self) -> None:
         """Extend the leases of running workers.

@@ -142,15 +142,15 @@ def context(
     return ctx
 
 
-def batch(task: Task[Any, R], *args: A, **about: Any) -> Batch[A, R]:
+def batch(task: Task[Any, R], *args: A, **fields: Any) -> Batch[A, R]:
     """Return a batch to call a batch task with: `await index(batch(index, Page("x"), Page("y")))`.
 
-    Each item has its own context, ctx by `context(task, **about)`. Afterwards each item has
+    Each item has its own context, created by `context(task, **fields)`. Afterwards each item has
     `settled`, `result` and `error`.
     """
     if not isinstance(task.spec, BatchSpec):
         raise InvalidArgumentError(f"{task.name!r} is not a batch task; call it with context()")
-    return Batch([Item(one, context(task, **about)) for one in args])
+    return Batch([Item(argument, context(task, **fields)) for argument in args])
 
 
 def _request(spec: TaskSpec | None, fields: Mapping[str, Any]) -> NewJob:
@@ -203,12 +203,12 @@ def _hooks(app: Windlass | None, data: Path, jobs: list[Job[Any]]) -> AppHooks:
     Jobs never go to a store that workers read from.
     """
     hooks = app.hooks if app is not None else AppHooks()
-    here = app if app is not None and app.url.startswith("memory:") else None
-    home = here or Windlass("memory:", codec=app.codec if app is not None else None)
+    memory_app = app if app is not None and app.url.startswith("memory:") else None
+    target = memory_app or Windlass("memory:", codec=app.codec if app is not None else None)
 
     async def enqueue(new: list[NewJob]) -> list[Job[Any]]:
-        prepared = new if here is not None else [hooks.middleware.enqueue(one) for one in new]
-        handles = await home.aenqueue_many(prepared)
+        prepared = new if memory_app is not None else [hooks.middleware.enqueue(job) for job in new]
+        handles = await target.aenqueue_many(prepared)
         jobs.extend(handles)
         return handles
 

@@ -8,24 +8,26 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from tests.core.factories import (
-    NEW_JOB_OPTIONS,
     LEASE,
     NOW,
     OTHER,
     RETRYABLE,
-    STEPS,
     TERMINAL,
     TOKEN,
     WRONG_TOKEN,
-    JobSimulation,
-    RandomJobSimulation,
     assert_valid_row,
     nothing_changed,
     progress,
-    reach,
     request,
     row,
     token,
+)
+from tests.core.job_simulation import (
+    NEW_JOB_OPTIONS,
+    STEPS,
+    JobSimulation,
+    RandomJobSimulation,
+    reach,
 )
 
 from windlass.core.clock import SECOND, after

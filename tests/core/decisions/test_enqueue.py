@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.core.factories import JOB, NOW, OTHER, reach, request, row
+from tests.core.factories import JOB, NOW, OTHER, request, row
+from tests.core.job_simulation import reach
 
 from windlass.core.decisions.enqueue import (
     Conflicts,

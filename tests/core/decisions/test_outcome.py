@@ -11,15 +11,14 @@ from tests.core.factories import (
     ONE_SECOND_BACKOFF,
     RETRYABLE,
     TERMINAL,
-    JobSimulation,
     assert_valid_row,
     no_jitter,
     nothing_changed,
     progress,
-    reach,
     request,
     row,
 )
+from tests.core.job_simulation import JobSimulation, reach
 
 from windlass.core import errors
 from windlass.core.clock import after

@@ -12,12 +12,11 @@ from tests.core.factories import (
     NOW,
     OTHER,
     TOKEN,
-    JobSimulation,
     assert_valid_row,
-    reach,
     request,
     row,
 )
+from tests.core.job_simulation import JobSimulation, reach
 
 from windlass.core import size_limits
 from windlass.core.clock import after

@@ -5,15 +5,8 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from tests.core.factories import (
-    LEASE,
-    RETRYABLE,
-    TERMINAL,
-    JobSimulation,
-    assert_valid_row,
-    nothing_changed,
-    reach,
-)
+from tests.core.factories import LEASE, RETRYABLE, TERMINAL, assert_valid_row, nothing_changed
+from tests.core.job_simulation import JobSimulation, reach
 
 from windlass.core.decisions import outcome as outcomes
 from windlass.core.decisions.transition import Status, submit

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.factories import NOW, OTHER, RETRYABLE, reach
+from tests.core.factories import NOW, OTHER, RETRYABLE
+from tests.core.job_simulation import reach
 
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job.state import State

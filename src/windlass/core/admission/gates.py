@@ -68,7 +68,7 @@ def affected_gates(row: LifecycleRow, decision: Decision) -> Sequence[str]:
     changes = decision.changes
     if not row.gates or not decision.result.applied:
         return ()
-    if row.gate is not None and "gate" in changes and not decision.ends:  # admitted at its gate
+    if row.gate is not None and "gate" in changes and not decision.ends_job:  # admitted at its gate
         next_ = changes["gate"]
         return () if next_ is None else (next_,)
     return row.gates if row.gate is not None or "state" in changes or "gate" in changes else ()

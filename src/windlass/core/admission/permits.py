@@ -32,7 +32,7 @@ def next_permit(row: LifecycleRow, now: Instant) -> Permit:
 
 
 def in_use(permit: Permit, row: LifecycleRow | None) -> bool:
-    """Whether the permit occupies a slot: its attempt runs or can still start."""
+    """Whether the permit uses a slot: its attempt runs or can still start."""
     if row is None or row.fence > permit.fence:
         return False
     if row.fence == permit.fence:
@@ -64,39 +64,39 @@ class Capacity:
 
 
 def capacity(limit: Limit | None, permits: Sequence[tuple[Permit, bool]], now: Instant) -> Capacity:
-    """Compute the capacity of a gate from all its permits, each with whether it holds a slot.
+    """Compute the capacity of a gate from all its permits, each with whether it is in use.
 
     Permits are also issued while the limit is removed: a limit that is set again counts all
     running jobs.
     """
     next_check_at, started = None, 0
-    kept = [holding for _, holding in permits]
+    kept = [used for _, used in permits]
     if limit is not None and limit.starts is not None:
-        until = [_counts_until(permit, holding, limit.length, now) for permit, holding in permits]
-        kept = [holding or end > now for (_, holding), end in zip(permits, until, strict=True)]
+        until = [_counts_until(permit, used, limit.length, now) for permit, used in permits]
+        kept = [used or end > now for (_, used), end in zip(permits, until, strict=True)]
         counted = sorted(end for end in until if end > now)
         started = len(counted)
         if started >= limit.starts:
             next_check_at = counted[started - limit.starts]
-    held = sum(holding for _, holding in permits)
-    return Capacity(free_slots(limit, held, started), next_check_at, kept)
+    used_slots = sum(used for _, used in permits)
+    return Capacity(free_slots(limit, used_slots, started), next_check_at, kept)
 
 
-def free_slots(limit: Limit | None, holding: int, started: int) -> int:
-    """Return how many jobs can be admitted, given the held slots and the starts that count."""
+def free_slots(limit: Limit | None, used_slots: int, started: int) -> int:
+    """Return how many jobs can be admitted, given the used slots and the starts that count."""
     free = UNLIMITED
     if limit is not None and limit.starts is not None:
         free = limit.starts - started
     if limit is not None and limit.concurrency is not None:
-        free = min(free, limit.concurrency - holding)
+        free = min(free, limit.concurrency - used_slots)
     return max(free, 0)
 
 
-def _counts_until(permit: Permit, holding: bool, length: int, now: Instant) -> Instant:
+def _counts_until(permit: Permit, used: bool, length: int, now: Instant) -> Instant:
     """Return the end of the window in which its start counts.
 
     An attempt that can still start counts from now on.
     """
     if permit.started_at is not None:
         return permit.started_at + length
-    return now + length if holding else now
+    return now + length if used else now

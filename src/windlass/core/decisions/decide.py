@@ -33,12 +33,12 @@ from windlass.core.job.state import ACTIVE, RESCUING, WAITING, State, Trigger, m
 
 def decide(row: LifecycleRow, transition: Transition, now: Instant, past: PastOutcome) -> Decision:
     """Decide what a transition does to a job."""
-    holder = transition.trigger.settles
-    token_valid = row.token == transition.token or (transition.token is None and not holder)
+    settles = transition.trigger.settles
+    token_valid = row.token == transition.token or (transition.token is None and not settles)
     if row.fence != transition.fence or not token_valid:
         return (
             _settle_of_other_attempt(row, transition, past)
-            if holder
+            if settles
             else _refuse(Status.STALE, row)
         )
     to = move(row.state, transition.trigger)
@@ -52,7 +52,7 @@ def decide(row: LifecycleRow, transition: Transition, now: Instant, past: PastOu
     if transition.trigger in _WAITING_MOVES:
         return _queue_or_expire(row, transition.trigger, at)
     change = DecisionBuilder(row, at)
-    if holder or transition.trigger in RESCUING:
+    if settles or transition.trigger in RESCUING:
         if transition.records:
             change.add_records(transition.records)
         if row.cancel_requested:

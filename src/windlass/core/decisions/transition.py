@@ -181,7 +181,7 @@ class Decision:
     clear_waits: bool = False
 
     @property
-    def ends(self) -> bool:
+    def ends_job(self) -> bool:
         """Whether this ends the job, so that jobs that depend on it must be updated."""
         return self.changes.get("state") in FINAL
 

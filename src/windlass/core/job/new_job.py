@@ -102,13 +102,13 @@ def check_own_fields(new: NewJob) -> None:
 
 
 def _check_types(new: NewJob) -> None:
-    kinds = (type(new.id), type(new.payload), type(new.priority), type(new.hold), type(new.tags))
-    if kinds == _USUAL:
+    types = (type(new.id), type(new.payload), type(new.priority), type(new.hold), type(new.tags))
+    if types == _USUAL_TYPES:
         return
-    for name, kind, wanted in _TYPES:
+    for name, type_, expected in _TYPES:
         given = getattr(new, name)
-        if not isinstance(given, kind):
-            raise InvalidArgumentError(f"{name} is {given!r:.80}; it must be {wanted}")
+        if not isinstance(given, type_):
+            raise InvalidArgumentError(f"{name} is {given!r:.80}; it must be {expected}")
 
 
 def _check_parents(new: NewJob) -> None:
@@ -128,7 +128,7 @@ def _check_instant(name: str, instant: Instant) -> None:
         raise InvalidArgumentError(f"{name} is {instant}; it must be between 1970 and 9999")
 
 
-_USUAL = (UUID, bytes, int, bool, tuple)  # of nearly all jobs: one comparison instead of five
+_USUAL_TYPES = (UUID, bytes, int, bool, tuple)  # of nearly all jobs: one comparison instead of five
 _TYPES: tuple[tuple[str, type, str], ...] = (
     ("id", UUID, "a UUID"),
     ("payload", bytes, "bytes"),
@@ -163,9 +163,9 @@ def parse_tags(given: Any) -> tuple[str, ...]:
         raise InvalidArgumentError(
             f'tags is {given!r:.80}; write a list of strings: tags=["a", "b"]'
         )
-    wrong = [one for one in given if not isinstance(one, str)]
-    if wrong:
-        raise InvalidArgumentError(f"tags has {wrong[0]!r:.80}; each tag must be a string")
+    invalid = [tag for tag in given if not isinstance(tag, str)]
+    if invalid:
+        raise InvalidArgumentError(f"tags has {invalid[0]!r:.80}; each tag must be a string")
     return tuple(given)
 
 

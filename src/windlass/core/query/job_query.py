@@ -120,7 +120,7 @@ def _contains(row: JobRow, text: str) -> bool:
     texts = [row.task, *row.tags]
     if row.error is not None:
         texts += [row.error.code, *row.error.searchable_text]
-    return any(text in lowercase_ascii(one) for one in texts)
+    return any(text in lowercase_ascii(candidate) for candidate in texts)
 
 
 def fingerprint(query: Query) -> str:

@@ -290,7 +290,7 @@ class MemoryStore(MemoryMaintenance):
         if decision.clear_waits:
             edges = data.edges[row.id]
             data.edges[row.id] = dict.fromkeys(edges, False)
-        if decision.ends and row.awaited:
+        if decision.ends_job and row.awaited:
             data.ended.append(row.id)
             self._update_dependents(now)
         return decision.result

@@ -182,7 +182,7 @@ class PostgresBatch:
     def write(self, loaded: LoadedJob, decision: Decision) -> ApplyResult:
         """Record a decision and its effect on dependents; `flush` writes it."""
         self.record(loaded, decision)
-        if decision.ends:
+        if decision.ends_job:
             self.update_dependents(loaded)
         return decision.result
 
@@ -195,7 +195,7 @@ class PostgresBatch:
                 row = parent.row
                 decision = decide.parent_ended(child.row, row.id, row.state, self.now)
                 self.record(child, decision)
-                if decision.ends:
+                if decision.ends_job:
                     ended.append(child)
 
     def _dependents(self, ended: LoadedJob) -> Iterator[LoadedJob]:
