@@ -1,4 +1,4 @@
-"""Instants: whole microseconds, exact both ways."""
+"""Instants: integer microseconds, converted exactly in both directions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_equal_datetimes_in_two_zones_are_one_instant() -> None:
 
 def test_a_datetime_without_a_zone_is_refused_as_a_wrong_argument() -> None:
     with pytest.raises(InvalidArgumentError, match="no time zone"):
-        from_datetime(datetime(2024, 1, 1))  # noqa: DTZ001 - the point of the test
+        from_datetime(datetime(2024, 1, 1))  # noqa: DTZ001 - under test
 
 
 @pytest.mark.parametrize(

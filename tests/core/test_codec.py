@@ -1,4 +1,4 @@
-"""Values to bytes and back, in the clear and encrypted."""
+"""Codecs: JSON and encryption."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ LONG_ID = "a-rather-long-key-id-2024-06"
 NAN, INF = float("nan"), float("inf")
 
 
-class Nameless:
-    """Cannot even be shown."""
+class FailingRepr:
+    """A value whose repr fails."""
 
     def __repr__(self) -> str:
-        raise RuntimeError("no name")
+        raise RuntimeError("repr fails")
 
 
 # -- JSON
@@ -79,7 +79,9 @@ def test_a_value_that_json_cannot_represent_is_refused_with_its_path(
     assert "cannot encode the result as JSON" in str(caught.value)
 
 
-@pytest.mark.parametrize("value", [10**5000, {"a": Nameless()}], ids=["too long", "nameless"])
+@pytest.mark.parametrize(
+    "value", [10**5000, {"a": FailingRepr()}], ids=["too long", "failing repr"]
+)
 def test_a_value_with_a_failing_repr_is_refused_as_a_codec_error(value: Any) -> None:
     with pytest.raises(CodecError):
         JsonCodec().encode(value, Purpose.PAYLOAD)
@@ -99,10 +101,10 @@ def test_a_value_can_be_encoded_after_a_refused_one() -> None:
 
 
 def test_a_value_that_contains_itself_is_refused() -> None:
-    knot: list[Any] = []
-    knot.append(knot)
+    cycle: list[Any] = []
+    cycle.append(cycle)
     with pytest.raises(CodecError, match="nested too deeply"):
-        JsonCodec().encode(knot, Purpose.PAYLOAD)
+        JsonCodec().encode(cycle, Purpose.PAYLOAD)
 
 
 def test_a_value_nested_without_end_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The log: dense numbers, events that never change, and a fold that gives the row back."""
+"""Event log: numbers without gaps, immutable events, and a fold that matches the row."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Steps = list[tuple[float, Any]]
 
 
 def walk(options: dict[str, Any], steps: Steps) -> Iterator[RandomJobSimulation]:
-    """The life before its first step and after each."""
+    """Yield the simulation before its first step and after each."""
     sim = RandomJobSimulation(row(**options))
     yield sim
     for step in steps:
@@ -47,7 +47,7 @@ def walk(options: dict[str, Any], steps: Steps) -> Iterator[RandomJobSimulation]
 
 
 def ended(options: dict[str, Any], steps: Steps) -> RandomJobSimulation:
-    """The life after all steps, brought to its end."""
+    """Return the simulation after all steps, with the job ended."""
     *_, sim = walk(options, steps)
     while not sim.row.final:
         sim.cancel()
@@ -56,7 +56,7 @@ def ended(options: dict[str, Any], steps: Steps) -> RandomJobSimulation:
     return sim
 
 
-# -- laws of every life
+# -- rules for every history
 
 
 @settings(max_examples=120, deadline=None)
@@ -177,7 +177,7 @@ def test_attempts_are_numbered_from_1_and_have_outcomes(
         assert (attempt.outcome is None) == (attempt.ended_at is None) == open_
 
 
-# -- what the events of a life are
+# -- events of one job
 
 
 def test_all_events_of_a_job_without_records_are_derived_from_its_row() -> None:

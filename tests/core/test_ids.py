@@ -83,8 +83,8 @@ def test_the_random_bits_are_fresh_in_every_millisecond(monkeypatch: pytest.Monk
     assert len(tails) == 2000
 
 
-# In a process of its own, because a fork of the test process would take its threads along. The
-# clock stands still, so that a child that went on from its parent's counter would land close by.
+# In a separate process, because a fork of the test process would copy its threads. The clock is
+# stopped, so that a child that continued its parent's counter would generate an id close to it.
 FORK = """
 import os, time
 time.time_ns = lambda: 5_000_000_000

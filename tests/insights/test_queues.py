@@ -1,4 +1,4 @@
-"""Queues as a whole: looking at them, waiting until they are empty, clearing them."""
+"""Queue overview, drain and clear."""
 
 from __future__ import annotations
 
@@ -135,16 +135,16 @@ async def test_a_drain_ends_when_the_queue_is_empty() -> None:
     jobs = [await first.aenqueue() for _ in range(4)]
     await second.options(hold=True).aenqueue()
     client = app.client()
-    looks: list[DrainProgress] = []
+    polls: list[DrainProgress] = []
     async with asyncio.timeout(PATIENCE), working(app, queues={"media": 2}):
-        async for look in client.drain("media"):
-            looks.append(look)
-            if len(looks) == 2:
-                assert look.left == 4
+        async for progress in client.drain("media"):
+            polls.append(progress)
+            if len(polls) == 2:
+                assert progress.left == 4
                 go.set()
-    assert (looks[0].left, looks[-1].left) == (4, 0)
-    assert looks[-1].peak >= 4
-    assert not any(look.capped for look in looks)
+    assert (polls[0].left, polls[-1].left) == (4, 0)
+    assert polls[-1].peak >= 4
+    assert not any(progress.capped for progress in polls)
     assert [(await job.arefresh()).state for job in jobs] == [State.SUCCEEDED] * 4
     held = (await client.store.stats())["media"].counts
     assert {state: n for state, n in held.items() if n} == {State.CREATED: 1}
@@ -169,8 +169,8 @@ async def test_a_drain_waits_for_retrying_jobs() -> None:
 
 
 async def test_a_drain_of_an_unknown_queue_ends_at_once(store: Store) -> None:
-    looks = [look async for look in Client(store).drain("nothing")]
-    assert [(look.left, look.peak) for look in looks] == [(0, 0)]
+    polls = [progress async for progress in Client(store).drain("nothing")]
+    assert [(progress.left, progress.peak) for progress in polls] == [(0, 0)]
     with pytest.raises(InvalidArgumentError, match="at least one queue"):
         await anext(Client(store).drain())
 
@@ -178,5 +178,5 @@ async def test_a_drain_of_an_unknown_queue_ends_at_once(store: Store) -> None:
 async def test_a_drain_reports_paused_queues(store: Store) -> None:
     await enqueue_one(store, queue="media")
     await store.pause(["media"], paused=True)
-    look = await anext(Client(store).drain("media", "mail"))
-    assert (look.left, look.paused) == (1, ("media",))
+    progress = await anext(Client(store).drain("media", "mail"))
+    assert (progress.left, progress.paused) == (1, ("media",))

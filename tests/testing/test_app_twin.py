@@ -1,4 +1,4 @@
-"""Twins: jobs go to memory in the block, and the app itself does not change."""
+"""Twins: jobs go to a memory store inside the block, and the app itself does not change."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_a_twin_is_refused_while_a_worker_runs(app: Windlass) -> None:
     running = asyncio.create_task(worker.run())
     await asyncio.sleep(0)
     with pytest.raises(ConflictError, match="before the store is replaced"), twin(app):
-        pytest.fail("it was let in")
+        pytest.fail("the twin was opened")
     worker.stop()
     await running
     with twin(app):
@@ -124,7 +124,7 @@ async def test_a_worker_still_running_at_the_end_is_an_error(app: Windlass) -> N
 def test_a_twin_is_refused_while_a_transaction_is_open(app: Windlass) -> None:
     wrong = pytest.raises(ConflictError, match="end it before the store is replaced")
     with app.transaction(), wrong, twin(app):
-        pytest.fail("it was let in")
+        pytest.fail("the twin was opened")
 
 
 def test_a_transaction_in_a_twin_is_refused(app: Windlass) -> None:
@@ -177,7 +177,7 @@ def test_only_an_app_has_a_twin() -> None:
         pass
 
 
-# -- the app's own, in the twin
+# -- lifespan, middleware and workspaces of the app
 
 
 def test_the_lifespan_runs_for_the_workers_of_the_twin(app: Windlass) -> None:

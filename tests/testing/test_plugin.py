@@ -42,7 +42,7 @@ def test_inline(inline_jobs):
 def run(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *, apart: bool = False
 ) -> pytest.RunResult:
-    """With our plugin and no other, whether or not it is installed here."""
+    """Run pytest with only the plugin of Windlass, whether or not it is installed."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("WINDLASS_APP", raising=False)
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))

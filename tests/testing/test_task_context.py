@@ -1,4 +1,4 @@
-"""A task called without a worker, with a real context."""
+"""Contexts for calling one task without a worker."""
 
 from __future__ import annotations
 

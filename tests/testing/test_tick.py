@@ -1,4 +1,4 @@
-"""Schedules of a twin: they tick when the test calls `tick`."""
+"""Schedules of a twin tick only when the test calls `tick`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a job: instants, progress, cancel, repeats, stale writers, records."""
+"""Decisions about a stored job: instants, progress, cancel, repeats, stale writes, records."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_every_row_of_every_history_is_valid_under_clock_jumps(
         if before.first_started_at is not None:
             assert now.first_started_at == before.first_started_at
         if before.final:
-            assert now == before, "final is final"
+            assert now == before, "a finished job never changes"
 
 
 def test_created_queued_started_and_ended_stay_in_order_when_the_clock_steps_back() -> None:
@@ -202,7 +202,7 @@ def test_progress_is_kept_for_the_next_attempt(outcome: Outcome) -> None:
     assert (sim.row.stage, sim.row.base_stage) == ("voice", "voice")
     if sim.row.state is State.RETRYING:
         sim.wait(10)
-        # Nothing but a signal wakes a job suspended for good.
+        # Only a signal continues a job suspended without a timeout.
         sim.apply_decision(
             decide(
                 replace(sim.row, due_at=sim.now),
@@ -326,7 +326,7 @@ def test_cancel_of_a_waiting_job_is_final_at_once(state: State) -> None:
     assert (sim.row.cancel_by, sim.row.cancel_reason) == ("bob", "late")
     assert sim.row.due_at is None
     assert sim.row.ended_at == sim.now
-    assert not decision.log, "the row itself tells it"
+    assert not decision.log, "the event is derived from the row"
 
 
 def test_a_cancel_of_a_running_job_is_recorded_as_an_event() -> None:
@@ -453,7 +453,7 @@ def test_a_settle_without_a_token_is_stale(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("first", OUTCOMES)
 @pytest.mark.parametrize("second", OUTCOMES)
-@pytest.mark.parametrize("again", [False, True], ids=["at rest", "claimed again"])
+@pytest.mark.parametrize("again", [False, True], ids=["waiting", "claimed again"])
 def test_a_settle_that_differs_from_the_recorded_one_is_stale(
     first: Outcome, second: Outcome, again: bool
 ) -> None:
@@ -484,7 +484,7 @@ def test_a_rescue_of_a_past_attempt_is_stale() -> None:
 def test_a_rescue_does_not_end_a_lease_extended_meanwhile(trigger: Trigger) -> None:
     sim = JobSimulation.start().claim().wait(LEASE + 1)
     seen = sim.transition_for(trigger, delay=0.0, error=TERMINAL)
-    sim.row = replace(sim.row, lease_until=after(sim.now, LEASE))  # the holder was just slow
+    sim.row = replace(sim.row, lease_until=after(sim.now, LEASE))  # the holder was only slow
     decision = sim.transition(seen)
     assert not decision.result.applied
     assert nothing_changed(decision)

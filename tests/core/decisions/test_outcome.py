@@ -1,4 +1,4 @@
-"""How attempts end: every retry path, crashes, and the ends that count nowhere."""
+"""Outcomes of attempts: retries, crashes, and outcomes that are not counted."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ def test_without_retries_the_first_error_fails_the_job() -> None:
 
 
 def test_retry_after_overrides_the_backoff_and_is_counted() -> None:
-    asked = errors.RetryAfter(42)
+    error = errors.RetryAfter(42)
     sim = JobSimulation.start().claim()
-    sim.settle(Failed(failure=RETRYABLE, delay=asked.delay))
+    sim.settle(Failed(failure=RETRYABLE, delay=error.delay))
     assert sim.row.due_at == after(sim.now, 42)
     assert sim.row.retry_count == 1
 
@@ -149,15 +149,15 @@ def test_a_retry_without_delay_is_queued_in_the_same_write() -> None:
 
 
 def test_a_custom_backoff_of_the_task_is_used_if_passed() -> None:
-    asked: list[int] = []
+    retries: list[int] = []
 
     def own(n: int) -> float:
-        asked.append(n)
+        retries.append(n)
         return 11.0
 
     sim = JobSimulation.start().fail_once().claim()
     assert sim.settle_transition(FAILED, backoff=custom(own)).delay == 11
-    assert asked == [1]
+    assert retries == [1]
 
 
 def test_settle_uses_the_lease_of_the_attempt() -> None:
@@ -182,7 +182,7 @@ def test_only_success_and_suspension_have_children(outcome: Any) -> None:
     assert waits.children == (request(),)
 
 
-# -- ends that count nowhere
+# -- outcomes that are not counted
 
 
 @pytest.mark.parametrize("outcome", [Released(), Snoozed(delay=1), Suspended(timeout=1)])
@@ -204,7 +204,7 @@ def test_a_release_is_queued_in_the_same_write() -> None:
     assert decision.result.state is State.QUEUED
     assert decision.needs_position
     assert (sim.row.queued_at, sim.row.started_at) == (sim.now, None)
-    # Both moves can still be read: the end of the attempt, then the queueing.
+    # Both state changes have an event: the end of the attempt, then the queueing.
     assert [event.data["status"] for event in sim.events()[-2:]] == ["retrying", "queued"]
     assert_valid_row(sim.row)
 

@@ -1,4 +1,4 @@
-"""How long to wait, how often to try: the policies that a row carries."""
+"""Retry policies and backoffs: delays, validation, encoding."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BACKOFFS: st.SearchStrategy[Backoff] = st.one_of(
 )
 
 
-def always(value: float) -> Any:
+def constant(value: float) -> Any:
     return lambda: value
 
 
@@ -54,39 +54,39 @@ def test_the_default_policy_is_three_retries_with_full_jitter_and_a_crash_cap_of
 def test_the_default_delay_is_random_up_to_the_doubled_base_or_the_cap(
     n: int, bound: float
 ) -> None:
-    assert backoff_delay(exponential(), n, always(0.0)) == 0
-    assert backoff_delay(exponential(), n, always(0.5)) == bound / 2
-    assert bound * 0.999 < backoff_delay(exponential(), n, always(0.9999)) < bound
+    assert backoff_delay(exponential(), n, constant(0.0)) == 0
+    assert backoff_delay(exponential(), n, constant(0.5)) == bound / 2
+    assert bound * 0.999 < backoff_delay(exponential(), n, constant(0.9999)) < bound
 
 
 @settings(max_examples=60)
 @given(SECONDS, SECONDS, st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))
 def test_full_jitter_stays_within_its_formula(base: float, cap: float, n: int, r: float) -> None:
     bound = min(base * 2.0 ** min(n, 62), cap)
-    assert backoff_delay(exponential(base, cap), n, always(r)) == bound * r <= bound
+    assert backoff_delay(exponential(base, cap), n, constant(r)) == bound * r <= bound
 
 
 def test_exponential_without_jitter_is_the_bound_itself() -> None:
     backoff = exponential(1, 10, "none")
-    assert [backoff_delay(backoff, n, always(0.1)) for n in range(6)] == [1, 2, 4, 8, 10, 10]
+    assert [backoff_delay(backoff, n, constant(0.1)) for n in range(6)] == [1, 2, 4, 8, 10, 10]
 
 
 def test_a_fixed_delay_is_the_same_for_every_retry() -> None:
     assert fixed() == fixed(1) == Fixed(seconds=1)
-    assert [backoff_delay(fixed(1), n, always(0.9)) for n in range(4)] == [1, 1, 1, 1]
+    assert [backoff_delay(fixed(1), n, constant(0.9)) for n in range(4)] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(("n", "middle"), [(0, 60), (1, 300), (2, 900), (3, 900), (40, 900)])
 def test_delays_are_used_in_order_and_the_last_repeats(n: int, middle: float) -> None:
     backoff = delays([60, 300, 900], jitter=0.2)
-    assert backoff_delay(backoff, n, always(0.5)) == pytest.approx(middle)
-    assert backoff_delay(backoff, n, always(0.0)) == pytest.approx(middle * 0.8)
-    assert backoff_delay(backoff, n, always(0.999999)) == pytest.approx(middle * 1.2, rel=1e-4)
+    assert backoff_delay(backoff, n, constant(0.5)) == pytest.approx(middle)
+    assert backoff_delay(backoff, n, constant(0.0)) == pytest.approx(middle * 0.8)
+    assert backoff_delay(backoff, n, constant(0.999999)) == pytest.approx(middle * 1.2, rel=1e-4)
 
 
 def test_a_custom_function_gets_the_number_of_the_retry() -> None:
     backoff = custom(lambda n: 10.0 + n)
-    assert [backoff_delay(backoff, n, always(0.0)) for n in range(3)] == [10, 11, 12]
+    assert [backoff_delay(backoff, n, constant(0.0)) for n in range(3)] == [10, 11, 12]
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_a_custom_function_gets_the_number_of_the_retry() -> None:
     [(-5.0, 0.0), (float("-inf"), 0.0), (float("inf"), MAX_DELAY), (1e300, MAX_DELAY)],
 )
 def test_the_delay_of_a_custom_function_is_clamped(answer: float, expected: float) -> None:
-    assert backoff_delay(custom(lambda _: answer), 0, always(0.0)) == expected
+    assert backoff_delay(custom(lambda _: answer), 0, constant(0.0)) == expected
 
 
 def test_a_custom_function_that_returns_nan_still_gives_a_valid_delay() -> None:
-    assert 0 <= backoff_delay(custom(lambda _: float("nan")), 0, always(0.0)) <= MAX_DELAY
+    assert 0 <= backoff_delay(custom(lambda _: float("nan")), 0, constant(0.0)) <= MAX_DELAY
 
 
 def test_a_custom_backoff_is_stored_as_its_fallback() -> None:
@@ -124,7 +124,7 @@ def test_a_policy_round_trips(
 @settings(max_examples=60)
 @given(BACKOFFS, st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))
 def test_no_backoff_returns_a_negative_delay(backoff: Backoff, n: int, r: float) -> None:
-    assert backoff_delay(backoff, n, always(r)) >= 0
+    assert backoff_delay(backoff, n, constant(r)) >= 0
 
 
 NAN = float("nan")

@@ -1,4 +1,4 @@
-"""What a new job looks like, where it begins, and which requests are refused."""
+"""New rows, their properties, and validation of requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from windlass.core.job.state import State, Trigger
 
 NAN, INF = float("nan"), float("inf")
 
-# -- beginnings
+# -- initial state
 
 
 def test_a_job_that_can_run_at_once_is_created_and_queued_in_the_same_write() -> None:
@@ -73,7 +73,7 @@ def test_an_expiry_is_an_instant_of_the_stores_clock() -> None:
 
 
 def test_a_row_keeps_all_fields_of_the_request() -> None:
-    asked = NewJob(
+    new = NewJob(
         id=JOB,
         task="t",
         queue="q",
@@ -90,11 +90,11 @@ def test_a_row_keeps_all_fields_of_the_request() -> None:
         unique_key="k",
         retry_of=OTHER,
     )
-    job = new_row(asked, NOW, 9, root_id=OTHER)
+    job = new_row(new, NOW, 9, root_id=OTHER)
     same = ("id", "task", "queue", "payload", "priority", "policy", "owner", "team", "tags")
     also = ("headers", "request_id", "digest", "unique_key", "retry_of")
     for name in same + also:
-        assert getattr(job, name) == getattr(asked, name)
+        assert getattr(job, name) == getattr(new, name)
     assert (job.lease_seconds, job.serial, job.root_id) == (12.0, 9, OTHER)
 
 
@@ -110,7 +110,7 @@ def test_an_owner_is_never_null() -> None:
     assert row().queue == "default"
 
 
-# -- what a row tells
+# -- properties of a row
 
 
 def test_only_a_claimed_job_has_a_lease() -> None:
@@ -163,10 +163,10 @@ def test_a_plain_request_can_conflict_only_by_its_id(
 
 
 def test_mypy_refuses_assignments_to_a_row() -> None:
-    # mypy is the judge: were rows not frozen for it, it would call the ignore below unused.
+    # If rows were not frozen for mypy, it would report the ignore below as unused.
     job = row()
     job.token = TOKEN  # type: ignore[misc]
-    assert row().token is None, "a row shares nothing with another"
+    assert row().token is None, "rows do not share state"
 
 
 # -- requests that are refused
@@ -230,9 +230,9 @@ def test_values_beyond_their_limits_are_refused_with_the_name_of_the_field(
         check_new_job(request(**overrides))
 
 
-# Each of these would raise later, inside a store, where it takes its neighbours along; a bad lease
-# even at every claim, so that one job stops its queue.
-POISON: list[tuple[dict[str, Any], str]] = [
+# Each of these would raise inside a store and fail the other items. An invalid lease would raise at
+# every claim, so that one job stops its queue.
+UNSTORABLE: list[tuple[dict[str, Any], str]] = [
     ({"lease": NAN}, "lease"),
     ({"lease": INF}, "lease"),
     ({"lease": 1e30}, "lease"),
@@ -249,7 +249,7 @@ POISON: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("overrides", "named"), POISON, ids=ascii)
+@pytest.mark.parametrize(("overrides", "named"), UNSTORABLE, ids=ascii)
 def test_values_that_no_store_can_write_are_refused(overrides: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidArgumentError, match=named):
         check_new_job(request(**overrides))

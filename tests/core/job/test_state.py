@@ -1,4 +1,4 @@
-"""The contract's table of states, written out, against every pair of state and trigger."""
+"""Every pair of state and trigger, compared with the written table of transitions."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ TABLE = {
     ("retrying", "cancel"): "canceled",
 }
 PAIRS = list(product(State, Trigger))
-# These doors are not `decide`: enqueue makes rows, claim hands them out, cancel asks the running.
+# Transitions of other functions than `decide`: claim, and cancel of a running job.
 SEPARATE_FUNCTIONS = {("queued", "claim"), ("running", "cancel")}
-# Here the row's last trigger can only be the one asked for, so the transition reads as a repeat.
+# The row's last trigger can only be the requested one, so the transition counts as a repeat.
 REPEATS = {("succeeded", "succeed"), ("running", "claim")}
 
 
@@ -49,9 +49,8 @@ def created(trigger: Trigger) -> JobSimulation:
     match trigger:
         case Trigger.SUBMIT | Trigger.ENQUEUE:
             sim = JobSimulation.start(hold=True)
-            if (
-                trigger is Trigger.ENQUEUE
-            ):  # so that the transition is no repeat of the last trigger
+            if trigger is Trigger.ENQUEUE:
+                # The last trigger must differ, or the transition counts as a repeat.
                 sim = JobSimulation.start(hold=True, delay=10)
                 sim.transition(submit(sim.row.id))
             return sim
@@ -118,14 +117,14 @@ SIMULATIONS = {
 
 
 def ready(state: State, trigger: Trigger) -> JobSimulation:
-    """A job in this state, the trigger's own condition met: only the state decides."""
+    """Return a job in this state that meets the other conditions of the trigger."""
     sim = SIMULATIONS[state](trigger)
     assert sim.row.state is state
     return sim
 
 
-def full(trigger: Trigger) -> dict[str, object]:
-    """What a transition of this kind carries."""
+def transition_values(trigger: Trigger) -> dict[str, object]:
+    """Return the values of a transition with this trigger."""
     if trigger in {Trigger.RETRY, Trigger.CRASH, Trigger.SNOOZE}:
         return {"delay": 5.0, "error": None if trigger is Trigger.SNOOZE else RETRYABLE}
     if trigger in {Trigger.FAIL, Trigger.GIVE_UP, Trigger.PARENT_FAIL}:
@@ -145,7 +144,7 @@ def test_active_waiting_and_final_split_the_states() -> None:
     assert frozenset({State.CREATED, State.QUEUED, State.RETRYING}) == WAITING
 
 
-def test_the_moves_are_exactly_the_contracts_table() -> None:
+def test_moves_equals_the_written_table() -> None:
     written = {(s.value, t.value): to.value for (s, t), to in MOVES.items()}
     assert written == TABLE
 
@@ -168,9 +167,9 @@ REFUSED = [pair for pair in PAIRS if (pair[0].value, pair[1].value) not in set(T
 
 
 @pytest.mark.parametrize(("state", "trigger"), ALLOWED)
-def test_decide_makes_every_move_of_the_table(state: State, trigger: Trigger) -> None:
+def test_decide_allows_every_transition_of_the_table(state: State, trigger: Trigger) -> None:
     sim = ready(state, trigger)
-    decision = sim.apply_trigger(trigger, **full(trigger))
+    decision = sim.apply_trigger(trigger, **transition_values(trigger))
     expected = State(TABLE[state.value, trigger.value])
     assert decision.result.status is Status.APPLIED
     assert decision.result.state is expected
@@ -182,7 +181,7 @@ def test_decide_makes_every_move_of_the_table(state: State, trigger: Trigger) ->
 def test_every_other_transition_is_refused_without_changes(state: State, trigger: Trigger) -> None:
     sim = ready(state, trigger)
     before = sim.row
-    decision = sim.apply_trigger(trigger, **full(trigger))
+    decision = sim.apply_trigger(trigger, **transition_values(trigger))
     expected = Status.STALE if trigger.settles else Status.CONFLICT
     assert decision.result.status is expected
     assert decision.result.state is state

@@ -1,4 +1,4 @@
-"""Filters, and cursors that belong to them."""
+"""Filters of queries, and cursors that are valid only for their filters."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ async def _extended(
         return ExtendLeaseResult(status=Status.STALE.value)
     return ExtendLeaseResult(
         status=Status.APPLIED.value,
-        task_token=await token_for(ctx, token.lease, token.queue, seconds, token.holder),
+        task_token=await token_for(ctx, token.lease, token.queue, seconds, token.api_key_id),
         lease_until=time(extended.lease_until),
         cancel_requested=extended.cancel_requested,
     )

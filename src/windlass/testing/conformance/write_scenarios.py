@@ -54,17 +54,17 @@ def scenario(prepare: Scenario) -> Scenario:
 # -- enqueue
 
 
-def enqueueing(*jobs: NewJob) -> Call:
+def enqueue_call(*jobs: NewJob) -> Call:
     return lambda handle: handle.enqueue(jobs)
 
 
 @scenario
 async def enqueue(store: Store, clock: VirtualClock) -> Call:
-    return enqueueing(make_job(), make_job(hold=True), make_job(delay=5, priority=2))
+    return enqueue_call(make_job(), make_job(hold=True), make_job(delay=5, priority=2))
 
 
 @scenario
-async def enqueue_with_all_there_is(store: Store, clock: VirtualClock) -> Call:
+async def enqueue_with_all_fields(store: Store, clock: VirtualClock) -> Call:
     values: dict[str, Any] = {
         "payload": b"x" * 50_000,
         "expires_in": 60,
@@ -78,14 +78,14 @@ async def enqueue_with_all_there_is(store: Store, clock: VirtualClock) -> Call:
         "digest": b"\x01\x02",
         "unique_key": "report",
     }
-    return enqueueing(make_job(**values))
+    return enqueue_call(make_job(**values))
 
 
 @scenario
 async def enqueue_of_a_duplicate(store: Store, clock: VirtualClock) -> Call:
     await enqueue_one(store, request_id="order-7", digest=b"1")
     await enqueue_one(store, unique_key="report")
-    return enqueueing(
+    return enqueue_call(
         make_job(request_id="order-7", digest=b"1"),
         make_job(request_id="order-7", digest=b"2"),
         make_job(unique_key="report"),
@@ -93,28 +93,28 @@ async def enqueue_of_a_duplicate(store: Store, clock: VirtualClock) -> Call:
 
 
 @scenario
-async def enqueue_that_makes_another_give_way(store: Store, clock: VirtualClock) -> Call:
+async def enqueue_that_displaces_a_job(store: Store, clock: VirtualClock) -> Call:
     await enqueue_one(store, unique_key="report", delay=5)
     clock.advance(1)
-    return enqueueing(make_job(unique_key="report", delay=5, debounce=True))
+    return enqueue_call(make_job(unique_key="report", delay=5, debounce=True))
 
 
 @scenario
 async def enqueue_of_a_retry(store: Store, clock: VirtualClock) -> Call:
     old = await finished(store)
-    return enqueueing(make_job(retry_of=old.id))
+    return enqueue_call(make_job(retry_of=old.id))
 
 
 @scenario
 async def enqueue_of_a_resume(store: Store, clock: VirtualClock) -> Call:
     old = await start_one(store)
     await settle_one(store, old, BROKEN, records=[checkpoint_record(1, "voice", b"sound")])
-    return enqueueing(make_job(retry_of=old.id, resume=True))
+    return enqueue_call(make_job(retry_of=old.id, resume=True))
 
 
 @scenario
-async def enqueue_of_good_and_bad_together(store: Store, clock: VirtualClock) -> Call:
-    return enqueueing(make_job(), make_job(queue=""), make_job(retry_of=uuid7()))
+async def enqueue_of_valid_and_invalid_jobs(store: Store, clock: VirtualClock) -> Call:
+    return enqueue_call(make_job(), make_job(queue=""), make_job(retry_of=uuid7()))
 
 
 # -- running
@@ -167,7 +167,7 @@ OUTCOMES: dict[str, Outcome] = {
 }
 
 
-def settling(name: str, *, canceled: bool) -> Scenario:
+def settle_scenario(name: str, *, canceled: bool) -> Scenario:
     async def prepare(store: Store, clock: VirtualClock) -> Call:
         job = await start_one(store)
         if canceled:
@@ -188,26 +188,26 @@ def settling(name: str, *, canceled: bool) -> Scenario:
 
 
 for each in OUTCOMES:
-    WRITES[f"settle: {each}"] = settling(each, canceled=False)
-    WRITES[f"settle after an accepted cancel: {each}"] = settling(each, canceled=True)
+    WRITES[f"settle: {each}"] = settle_scenario(each, canceled=False)
+    WRITES[f"settle after an accepted cancel: {each}"] = settle_scenario(each, canceled=True)
 
 
-def applying(*transitions: Transition) -> Call:
+def apply_call(*transitions: Transition) -> Call:
     return lambda handle: handle.apply(transitions)
 
 
 @scenario
-async def rescue_of_a_dead_workers_job(store: Store, clock: VirtualClock) -> Call:
+async def rescue_after_a_worker_death(store: Store, clock: VirtualClock) -> Call:
     job = await start_one(store)
     clock.advance(31)
-    return applying(rescue(job, random=no_jitter))
+    return apply_call(rescue(job, random=no_jitter))
 
 
 @scenario
-async def rescue_for_the_last_time(store: Store, clock: VirtualClock) -> Call:
+async def rescue_at_the_crash_cap(store: Store, clock: VirtualClock) -> Call:
     job = await start_one(store, policy=Policy(crash_cap=1))
     clock.advance(31)
-    return applying(rescue(job, random=no_jitter))
+    return apply_call(rescue(job, random=no_jitter))
 
 
 @scenario
@@ -215,21 +215,21 @@ async def rescue_of_a_canceled_job(store: Store, clock: VirtualClock) -> Call:
     job = await start_one(store)
     await store.cancel([CancelRequest(job_id=job.id)])
     clock.advance(31)
-    return applying(rescue(job, random=no_jitter))
+    return apply_call(rescue(job, random=no_jitter))
 
 
 @scenario
-async def promote_what_is_due(store: Store, clock: VirtualClock) -> Call:
+async def promote_of_due_jobs(store: Store, clock: VirtualClock) -> Call:
     first = await enqueue_one(store, delay=5)
     again = await start_one(store)
     await settle_one(store, again, Snoozed(delay=5))
     clock.advance(5)
-    return applying(promote(first), promote(await get_one(store, again.id)))
+    return apply_call(promote(first), promote(await get_one(store, again.id)))
 
 
 @scenario
-async def promote_what_is_not_due(store: Store, clock: VirtualClock) -> Call:
-    return applying(promote(await enqueue_one(store, delay=5)))
+async def promote_of_a_job_before_its_due_time(store: Store, clock: VirtualClock) -> Call:
+    return apply_call(promote(await enqueue_one(store, delay=5)))
 
 
 @scenario
@@ -237,15 +237,15 @@ async def expire(store: Store, clock: VirtualClock) -> Call:
     queued = await enqueue_one(store, expires_in=5)
     waiting = await enqueue_one(store, expires_in=5, delay=60)
     clock.advance(5)
-    return applying(promote(queued), promote(waiting))
+    return apply_call(promote(queued), promote(waiting))
 
 
 @scenario
-async def submit_what_was_held(store: Store, clock: VirtualClock) -> Call:
+async def submit_of_held_jobs(store: Store, clock: VirtualClock) -> Call:
     ready = await enqueue_one(store, hold=True)
     early = await enqueue_one(store, hold=True, delay=60)
     clock.advance(1)
-    return applying(submit(ready.id), submit(early.id), submit(uuid7()))
+    return apply_call(submit(ready.id), submit(early.id), submit(uuid7()))
 
 
 # -- dependencies
@@ -255,7 +255,7 @@ async def submit_what_was_held(store: Store, clock: VirtualClock) -> Call:
 async def enqueue_of_children(store: Store, clock: VirtualClock) -> Call:
     lost = await finished(store)
     parent = await enqueue_one(store)
-    return enqueueing(
+    return enqueue_call(
         make_job(depends_on=(parent.id,), on_parent=OnParent.FAIL),
         make_job(depends_on=(lost.id, parent.id)),
         make_job(depends_on=(uuid7(),)),
@@ -275,7 +275,7 @@ async def success_of_a_parent(store: Store, clock: VirtualClock) -> Call:
     other = await enqueue_one(store, delay=60)
     await enqueue_one(store, depends_on=(parent.id,))
     await enqueue_one(store, depends_on=(parent.id, other.id))
-    return applying(settle(parent, Succeeded(), random=no_jitter))
+    return apply_call(settle(parent, Succeeded(), random=no_jitter))
 
 
 @scenario
@@ -283,7 +283,7 @@ async def failure_of_a_parent(store: Store, clock: VirtualClock) -> Call:
     parent = await start_one(store)
     child = await enqueue_one(store, depends_on=(parent.id,))
     await enqueue_one(store, depends_on=(child.id,), on_parent=OnParent.FAIL)
-    return applying(settle(parent, BROKEN, random=no_jitter))
+    return apply_call(settle(parent, BROKEN, random=no_jitter))
 
 
 @scenario
@@ -291,7 +291,7 @@ async def suspension_with_children(store: Store, clock: VirtualClock) -> Call:
     parent = await start_one(store)
     children = [make_job(), make_job()]
     waits = Suspended(awaits=tuple(child.id for child in children), timeout=60)
-    return applying(settle(parent, waits, random=no_jitter, children=children))
+    return apply_call(settle(parent, waits, random=no_jitter, children=children))
 
 
 @scenario

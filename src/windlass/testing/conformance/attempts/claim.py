@@ -121,8 +121,8 @@ class TestClaim:
 
         def work() -> list[JobRow]:
             async def one_worker() -> list[JobRow]:
-                async with store.twin() as mine:
-                    return await drain(mine, limit=3)
+                async with store.twin() as own_handle:
+                    return await drain(own_handle, limit=3)
 
             return asyncio.run(one_worker())
 

@@ -219,13 +219,13 @@ class TestSuspend:
     async def test_signals_to_unknown_and_foreign_jobs_have_the_same_result(
         self, store: Store
     ) -> None:
-        theirs = await enqueue_one(store, owner="them")
+        foreign = await enqueue_one(store, owner="them")
         answers = await store.signal(
             [
                 SignalRequest(job_id=uuid7(), name="go", owner="us"),
-                SignalRequest(job_id=theirs.id, name="go", owner="us"),
-                SignalRequest(job_id=theirs.id, name=""),
-                SignalRequest(job_id=theirs.id, name="go", owner="them"),
+                SignalRequest(job_id=foreign.id, name="go", owner="us"),
+                SignalRequest(job_id=foreign.id, name=""),
+                SignalRequest(job_id=foreign.id, name="go", owner="them"),
             ]
         )
         assert [answer.status for answer in answers] == [

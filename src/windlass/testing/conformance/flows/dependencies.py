@@ -229,17 +229,17 @@ class TestDependencies:
     # -- refused jobs
 
     async def test_an_unknown_or_foreign_parent_is_refused(self, store: Store) -> None:
-        theirs = await enqueue_one(store, owner="them")
+        foreign_parent = await enqueue_one(store, owner="them")
         [unknown, foreign, fine] = await store.enqueue(
             [
                 make_job(owner="us", depends_on=(uuid7(),)),
-                make_job(owner="us", depends_on=(theirs.id,)),
+                make_job(owner="us", depends_on=(foreign_parent.id,)),
                 make_job(owner="us"),
             ]
         )
         assert unknown.status is foreign.status is EnqueueStatus.REFUSED
         assert fine.status is EnqueueStatus.CREATED
-        assert not (await get_one(store, theirs.id)).awaited
+        assert not (await get_one(store, foreign_parent.id)).awaited
 
     async def test_a_cycle_is_refused(self, store: Store) -> None:
         first, second, own = uuid7(), uuid7(), uuid7()

@@ -18,7 +18,7 @@ from windlass.testing.factories import claim_all, claim_one, enqueue_one, settle
 
 async def ids(store: Store, owner: str | None = None, team: str | None = None) -> list[UUID]:
     page = await store.newest_flows(50, owner=owner, team=team)
-    return [one.flow_id for one in page.flows]
+    return [stats.flow_id for stats in page.flows]
 
 
 class TestFlowStats:
@@ -82,7 +82,7 @@ class TestFlowStats:
             await enqueue_one(store, flow_id=uuid7())  # a new flow shifts no page
             page = await store.newest_flows(2, page.cursor)
         listed += page.flows
-        assert [one.flow_id for one in listed] == flows[::-1]
+        assert [stats.flow_id for stats in listed] == flows[::-1]
 
     async def test_flow_stats_of_an_owner_count_only_own_jobs(self, store: Store) -> None:
         anns, both = uuid7(), uuid7()
@@ -94,7 +94,7 @@ class TestFlowStats:
         assert await ids(store, owner="ann", team="red") == [anns]
         assert await ids(store, team="red") == [both, anns]
         assert await ids(store, owner="cat") == []
-        assert [one.jobs for one in (await store.newest_flows(50, owner="ann")).flows] == [1, 2]
+        assert [stats.jobs for stats in (await store.newest_flows(50, owner="ann")).flows] == [1, 2]
         for owner, team, jobs in (
             (None, None, [4, 2]),
             ("ann", None, [1, 2]),
@@ -103,7 +103,7 @@ class TestFlowStats:
             ("cat", None, [None, None]),
         ):
             found = await store.flows([both, anns], owner, team)
-            assert [one and one.jobs for one in found] == jobs, (owner, team)
+            assert [stats and stats.jobs for stats in found] == jobs, (owner, team)
         hidden = await store.newest_flows(1, owner="bob", team="blue")
         assert list(hidden.flows) == []
         assert hidden.cursor is not None

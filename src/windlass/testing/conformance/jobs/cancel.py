@@ -197,15 +197,15 @@ class TestCancel:
         assert (answer.status, answer.state) == (Status.MISSING, None)
 
     async def test_another_owners_job_is_missing(self, store: Store) -> None:
-        hers = await enqueue_one(store, owner="ada")
-        answer = await cancel_one(store, hers.id, owner="bob")
+        foreign = await enqueue_one(store, owner="ada")
+        answer = await cancel_one(store, foreign.id, owner="bob")
         assert (answer.status, answer.state) == (Status.MISSING, None)
-        assert await get_one(store, hers.id) == hers
+        assert await get_one(store, foreign.id) == foreign
 
     async def test_the_empty_owner_is_an_owner(self, store: Store) -> None:
-        hers = await enqueue_one(store, owner="ada")
+        foreign = await enqueue_one(store, owner="ada")
         mine = await enqueue_one(store, owner="")
-        assert (await cancel_one(store, hers.id, owner="")).status is Status.MISSING
+        assert (await cancel_one(store, foreign.id, owner="")).status is Status.MISSING
         assert (await cancel_one(store, mine.id, owner="")).applied
 
     async def test_an_owner_cancels_own_jobs_and_an_operator_any_job(self, store: Store) -> None:

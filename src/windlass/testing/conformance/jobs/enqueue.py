@@ -167,13 +167,13 @@ class TestEnqueue:
         assert await get_one(store, first.id) == first
 
     async def test_an_id_of_another_owner_is_a_conflict_without_details(self, store: Store) -> None:
-        hers = await enqueue_one(store, owner="ada", payload=b'"secret"')
-        mine, neighbour = make_job(id=hers.id, owner="bob"), make_job(owner="bob")
-        taken, stored = await store.enqueue([mine, neighbour])
+        foreign = await enqueue_one(store, owner="ada", payload=b'"secret"')
+        own, neighbour = make_job(id=foreign.id, owner="bob"), make_job(owner="bob")
+        taken, stored = await store.enqueue([own, neighbour])
         assert taken.status is CONFLICT
         assert taken.row is None
         assert stored.status is CREATED
-        assert await get_one(store, hers.id) == hers
+        assert await get_one(store, foreign.id) == foreign
 
     # -- request ids
 

@@ -148,15 +148,15 @@ class TestManualRetry:
         assert await store.get([new.id]) == [None]
 
     async def test_a_retry_of_another_owners_job_is_refused_as_unknown(self, store: Store) -> None:
-        theirs = await finished(store, owner="them")
+        foreign_job = await finished(store, owner="them")
 
         [foreign, unknown] = await store.enqueue(
-            [make_job(owner="us", retry_of=theirs.id), make_job(owner="us", retry_of=uuid7())]
+            [make_job(owner="us", retry_of=foreign_job.id), make_job(owner="us", retry_of=uuid7())]
         )
 
         assert foreign.status is unknown.status is EnqueueStatus.REFUSED
         assert foreign.row is None
-        assert (await get_one(store, theirs.id)).retried_as is None
+        assert (await get_one(store, foreign_job.id)).retried_as is None
 
     async def test_a_repeated_retry_is_the_same_job(self, store: Store) -> None:
         old = await finished(store)

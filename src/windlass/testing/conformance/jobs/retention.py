@@ -316,8 +316,8 @@ class TestRetention:
     async def test_another_owners_job_cannot_be_deleted(self, store: Store) -> None:
         job = await finished(store, owner="ana")
 
-        [theirs] = await store.delete([job.id], owner="ben")
-        assert theirs.status is Status.MISSING
+        [refused] = await store.delete([job.id], owner="ben")
+        assert refused.status is Status.MISSING
         assert await kept(store, [job.id]) == [True]
 
         [own] = await store.delete([job.id], owner="ana")

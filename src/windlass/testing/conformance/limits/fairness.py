@@ -144,7 +144,9 @@ class TestFairness:
     async def test_keys_of_several_queues_alternate_at_a_gate(self, store: Store) -> None:
         await set_limit(store, "task:test.noop", concurrency=2)
         wanted = [("default", "ada"), ("mail", "ada"), ("default", "bob")]
-        answers = await store.enqueue([make_job(queue=it, limit_key=key) for it, key in wanted])
+        answers = await store.enqueue(
+            [make_job(queue=queue_name, limit_key=key) for queue_name, key in wanted]
+        )
         gates = [answer.row.gate for answer in answers if answer.row is not None]
         assert gates == [None, "task:test.noop", None]
 
@@ -198,7 +200,9 @@ class TestFairness:
         await set_limit(store, TASK, concurrency=9)
         await settle_one(store, row, Succeeded())
         await sweep_all(store)
-        positions = [(await get_one(store, one.id)).position or 0 for one in waiting]
+        positions = [
+            (await get_one(store, waiting_job.id)).position or 0 for waiting_job in waiting
+        ]
         assert [position - positions[0] for position in positions] == [0, 1, 1, 2]
 
     @pytest.mark.parametrize("how", ["enqueued", "released", "admitted"])

@@ -29,30 +29,32 @@ class LimitModel(StoreModel):
 
     @rule(
         limits=strategies.bounded,
-        crowd=st.lists(strategies.crowds, min_size=2, max_size=6),
-        ends=st.lists(strategies.ends, max_size=3),
-        alone=st.booleans(),
-        later=st.sampled_from([None, 0.0, 5.0, 10.0]),
+        burst=st.lists(strategies.burst_jobs, min_size=2, max_size=6),
+        outcomes=st.lists(strategies.mostly_successes, max_size=3),
+        settle_separately=st.booleans(),
+        sweep_after=st.sampled_from([None, 0.0, 5.0, 10.0]),
     )
-    def enqueue_a_crowd(
+    def enqueue_a_burst(
         self,
         limits: list[tuple[str, Limit]],
-        crowd: list[Options],
-        ends: list[outcome.Outcome],
-        alone: bool,
-        later: float | None,
+        burst: list[Options],
+        outcomes: list[outcome.Outcome],
+        settle_separately: bool,
+        sweep_after: float | None,
     ) -> None:
         """Enqueue many jobs, settle some of them, then sweep after a while."""
         for name, limit in limits:
             self.put_limit(name, limit)
-        self.enqueue_batch([[options] for options in crowd])
+        self.enqueue_batch([[options] for options in burst])
         rows = self.claim_rows([(queue, ALL) for queue in strategies.QUEUES], "w1")
         settled = [
-            outcome.settle(row, end, random=lambda: 0.5)
-            for row, end in zip(rows, ends, strict=False)
+            outcome.settle(row, attempt_outcome, random=lambda: 0.5)
+            for row, attempt_outcome in zip(rows, outcomes, strict=False)
         ]
-        for transitions in [[transition] for transition in settled] if alone else [settled]:
+        for transitions in (
+            [[transition] for transition in settled] if settle_separately else [settled]
+        ):
             self.apply(transitions)
-        if later is not None:
-            self.clock.advance(later)
+        if sweep_after is not None:
+            self.clock.advance(sweep_after)
             self.sweep_once(ALL, 0.5)

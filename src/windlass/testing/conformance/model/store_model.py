@@ -224,7 +224,7 @@ class StoreModel(FaultRules):
 
     @precondition(lambda self: self.held)
     @rule(
-        ends=st.lists(st.tuples(strategies.pick, strategies.outcomes), min_size=1, max_size=3),
+        outcomes=st.lists(st.tuples(strategies.pick, strategies.outcomes), min_size=1, max_size=3),
         forge=strategies.forgeries,
         contents=strategies.last_records,
         children=st.lists(strategies.jobs, max_size=2),
@@ -232,23 +232,23 @@ class StoreModel(FaultRules):
     )
     def settle(
         self,
-        ends: list[tuple[int, outcome.Outcome]],
+        outcomes: list[tuple[int, outcome.Outcome]],
         forge: str,
         contents: list[tuple[int, Options]],
         children: list[list[Options]],
         jitter: float,
     ) -> None:
         transitions = []
-        for pick, end in ends:
+        for pick, attempt_outcome in outcomes:
             row = self.holder(pick, forge)
             stored = self.checker.rows.get(row.id, row)
             new_jobs = [self.new(options) for options in children]
-            if isinstance(end, outcome.Suspended) and end.awaits:
-                end = replace(end, awaits=self.awaited(new_jobs, pick))  # noqa: PLW2901
+            if isinstance(attempt_outcome, outcome.Suspended) and attempt_outcome.awaits:
+                attempt_outcome = replace(attempt_outcome, awaits=self.awaited(new_jobs, pick))  # noqa: PLW2901
             # A job that was deleted and enqueued again under its old id has not been claimed yet.
             transition = outcome.settle(
                 stored if forge == "none" and stored.token is not None else row,
-                end,
+                attempt_outcome,
                 random=lambda: jitter,
                 records=self.records(row, contents),
                 children=new_jobs,
@@ -260,13 +260,13 @@ class StoreModel(FaultRules):
         """Return the ids of the children and one other id, which may be unknown."""
         return (*(child.id for child in children), self.some_id(pick))
 
-    @rule(queues=strategies.claims, ends=st.lists(strategies.outcomes, min_size=1, max_size=4))
-    def work(self, queues: Sequence[tuple[str, int]], ends: list[outcome.Outcome]) -> None:
+    @rule(queues=strategies.claims, outcomes=st.lists(strategies.outcomes, min_size=1, max_size=4))
+    def work(self, queues: Sequence[tuple[str, int]], outcomes: list[outcome.Outcome]) -> None:
         """Claim jobs and settle them in one call, like a correct worker."""
         rows = self.claim_rows(queues, "w2")
         transitions = [
-            outcome.settle(row, end, random=lambda: 0.5)
-            for row, end in zip(rows, ends, strict=False)
+            outcome.settle(row, attempt_outcome, random=lambda: 0.5)
+            for row, attempt_outcome in zip(rows, outcomes, strict=False)
         ]
         if transitions:
             self.apply(transitions)
@@ -295,11 +295,13 @@ class StoreModel(FaultRules):
         self.both(lambda store: store.cancel(requests))
 
     @precondition(lambda self: self.held)
-    @rule(pick=strategies.pick, end=strategies.outcomes)
-    def cancel_just_before_the_end(self, pick: int, end: outcome.Outcome) -> None:
+    @rule(pick=strategies.pick, attempt_outcome=strategies.outcomes)
+    def cancel_just_before_the_end(self, pick: int, attempt_outcome: outcome.Outcome) -> None:
         row = self.running(pick)
         self.both(lambda store: store.cancel([CancelRequest(job_id=row.id)]))
-        self.apply([outcome.settle(row, end, random=lambda: 0.5, children=[self.new([])])])
+        self.apply(
+            [outcome.settle(row, attempt_outcome, random=lambda: 0.5, children=[self.new([])])]
+        )
 
     @precondition(lambda self: self.ids)
     @rule(picks=strategies.picks, names=strategies.signals, owner=strategies.owners)

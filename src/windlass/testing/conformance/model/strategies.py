@@ -141,7 +141,7 @@ _LIMITS = [
 bounds = st.sampled_from([None, *_LIMITS])
 bounded = st.lists(st.tuples(limited, st.sampled_from(_LIMITS)), max_size=2)
 
-crowds = st.sampled_from(
+burst_jobs = st.sampled_from(
     [
         {},
         {},
@@ -229,7 +229,7 @@ _BAD_OUTCOMES: list[Outcome] = [
     Snoozed(delay=-1.0),
 ]
 outcomes = st.sampled_from([*_OUTCOMES * 4, *_BAD_OUTCOMES])
-ends = st.sampled_from([*[Succeeded()] * 6, *_OUTCOMES])
+mostly_successes = st.sampled_from([*[Succeeded()] * 6, *_OUTCOMES])
 waiting_moves = st.sampled_from(
     [
         Trigger.SUBMIT,

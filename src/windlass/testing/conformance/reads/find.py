@@ -158,10 +158,10 @@ class TestFind:
 
     async def test_by_tags_a_job_must_have_all(self, store: Store) -> None:
         both = await enqueue_one(store, tags=("film", "draft"))
-        one = await enqueue_one(store, tags=("film",))
+        single = await enqueue_one(store, tags=("film",))
         await enqueue_one(store)
 
-        assert await find_ids(store, tags=frozenset({"film"})) == [one.id, both.id]
+        assert await find_ids(store, tags=frozenset({"film"})) == [single.id, both.id]
         assert await find_ids(store, tags=frozenset({"film", "draft"})) == [both.id]
         assert await find_ids(store, tags=frozenset({"fil"})) == []
 
@@ -316,7 +316,7 @@ class TestFind:
 
     async def test_a_modified_cursor_is_refused_or_harmless(self, store: Store) -> None:
         """It returns a page of the same search or raises; it never widens the search."""
-        mine = set(await enqueue_many(store, 5, owner="ana"))
+        own = set(await enqueue_many(store, 5, owner="ana"))
         await enqueue_many(store, 5, owner="ben")
         query = Query(owner="ana", limit=2)
         cursor = (await store.find(query)).cursor
@@ -331,7 +331,7 @@ class TestFind:
                 except InvalidArgumentError:
                     refused += 1
                 else:
-                    assert {row.id for row in page.rows} <= mine
+                    assert {row.id for row in page.rows} <= own
 
         assert refused > len(cursor)
 
