@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.planted_bugs.bug import caught_by, swap
 from tests.planted_bugs.bugs import postgres
-from tests.planted_bugs.bugs.sql import replace_sql
+from tests.planted_bugs.bugs.sqlite import replace_sql
 
 from windlass.core.admission import queue_position
 from windlass.core.job.state import FINAL
