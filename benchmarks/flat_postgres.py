@@ -26,7 +26,7 @@ from benchmarks.store_postgres import PAYLOAD, loop_factory, start_server
 from windlass.core.decisions import outcome
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.stores.postgres import PostgresStore
 
 BULK = 1_000

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from benchmarks.store_postgres import loop_factory, start_server
 from windlass import Windlass
-from windlass.core.admission.gates import LIMIT, Limit, LimitSetting
+from windlass.core.admission.limit import LIMIT, Limit, LimitSetting
 from windlass.core.ids import uuid7
-from windlass.core.job.row import NewJob
-from windlass.core.records import Put
+from windlass.core.job.new_job import NewJob
+from windlass.core.versioned_record import Put
 from windlass.store import Store
 from windlass.stores.factory import open_store
 

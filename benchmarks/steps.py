@@ -20,11 +20,11 @@ from typing import Any
 import apsw
 
 from benchmarks.limits import KEYED, PLAIN, SETTINGS, put_in
-from windlass.core.admission.gates import LIMIT, LimitSetting
+from windlass.core.admission.limit import LIMIT, LimitSetting
 from windlass.core.decisions.outcome import Succeeded, settle
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.stores.sqlite import SqliteStore
 from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 

@@ -30,7 +30,7 @@ import asyncpg
 from windlass.core.decisions import outcome
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.config import PostgresConfig
 from windlass.stores.postgres.connection import connect

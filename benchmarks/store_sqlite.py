@@ -26,7 +26,7 @@ import apsw
 from windlass.core.decisions import outcome
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.stores.sqlite import SqliteConfig, SqliteStore
 from windlass.stores.sqlite.connection import connect
 from windlass.stores.sqlite.migrator import migrate

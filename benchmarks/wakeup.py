@@ -22,7 +22,7 @@ from pathlib import Path
 
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.stores.sqlite import SqliteStore
 
 POLL = 1.0

@@ -15,12 +15,13 @@ import reference_pages
 import windlass
 from windlass import Context, testing
 from windlass.client import Client, EnqueueOptions
+from windlass.core.diagnosis import Diagnosis, Reason, ReasonCode
 from windlass.core.event import Event
 from windlass.core.job.row import JobRow
-from windlass.core.query.diagnosis import Diagnosis, Reason, ReasonCode
-from windlass.core.query.queue_rates import DrainProgress, Rates
+from windlass.core.query.drain_progress import DrainProgress
+from windlass.core.query.queue_rates import Rates
 from windlass.core.worker_presence import LiveWorker, Readiness
-from windlass.insights.queues import Queue
+from windlass.insights.queue_overview import Queue
 from windlass.option_parsers import task_options
 from windlass.store import Retention, Store
 
@@ -167,7 +168,7 @@ def _constructor(cls: Any) -> Iterator[str]:
 def _parts(cls: Any, level: int) -> Iterator[str]:
     """Yield the attributes and methods of a class."""
     if issubclass(cls, Store) and cls is not Store:
-        yield "A [store](store.md#verbs) that wraps another store."
+        yield "A [store](store.md#methods) that wraps another store."
         return
     internal = INTERNAL.get(cls.__name__, set())
     if cls is testing.RecordingContext:

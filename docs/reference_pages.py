@@ -20,7 +20,7 @@ from windlass.cli.terminal import exit_code
 from windlass.core import errors, event
 from windlass.core.decisions import enqueue, transition
 from windlass.core.event import LIFECYCLE, EventType
-from windlass.core.job import failure, state
+from windlass.core.job import failure, failure_details, state
 from windlass.core.job.failure import ErrorKind, Failure
 from windlass.server.auth.api_keys import Role
 from windlass.server.auth.permissions import ROLE_PERMISSIONS, Permission
@@ -75,7 +75,7 @@ def http(table: Table) -> str:
         table(("route", "action", "roles"), routes),
         (
             "`POST /api/store/…` is the internal protocol of [remote stores](../how-to/remote.md), "
-            "with one route per verb of [the store contract](store.md). It is not a public API."
+            "with one route per method of [the store contract](store.md). It is not a public API."
         ),
         "## Errors",
         (
@@ -244,7 +244,7 @@ def all_errors(table: Table) -> str:
     stored = []
     for code in [*(text for text in constants if isinstance(text, str)), *codes]:
         kind = ErrorKind.TERMINAL if code in codes else ErrorKind.RETRYABLE
-        details = failure.details(Failure(code=code, kind=kind), task="", stage=None)
+        details = failure_details.details(Failure(code=code, kind=kind), task="", stage=None)
         stored.append((f"`{code}`", details.category, details.advice))
     return "\n\n".join([
         "# Errors", "```\n" + inspect.cleandoc(diagram) + "\n```",
@@ -306,10 +306,10 @@ def events(table: Table) -> str:
 
 
 def contract(describe: Describe) -> str:
-    laws = inspect.cleandoc(store.__doc__ or "").partition("\n\n")[2]
-    verbs = inspect.getsource(store.Store)
-    text = describe(store.Store, 2).replace("## Store\n", "## Verbs\n", 1)
-    for title, below in re.findall(r"# -- (.+)\n\n(?: {4}@.+\n)* {4}(?:async )?def (\w+)", verbs):
+    rules = inspect.cleandoc(store.__doc__ or "").partition("\n\n")[2]
+    methods = inspect.getsource(store.Store)
+    text = describe(store.Store, 2).replace("## Store\n", "## Methods\n", 1)
+    for title, below in re.findall(r"# -- (.+)\n\n(?: {4}@.+\n)* {4}(?:async )?def (\w+)", methods):
         text = text.replace(f"### Store.{below}\n", f"### {title}\n\n### Store.{below}\n", 1)
     text = re.sub(
         r"^### (?!Store\.)(.+)$", lambda m: f"**{m[1].capitalize()}**", text, flags=re.MULTILINE
@@ -317,7 +317,7 @@ def contract(describe: Describe) -> str:
     return "\n\n".join([
         "# The store contract",
         "For authors of stores. A store is correct if it passes `windlass.testing.conformance`.",
-        "## Laws", laws, text, "## Values",
+        "## Rules", rules, text, "## Values",
         ("See also [JobRow](python.md#jobrow), [NewJob](python.md#newjob), "
         "[Event](python.md#event) and [State](python.md#state)."),
         *(describe(thing) for thing in _values()),
@@ -325,7 +325,7 @@ def contract(describe: Describe) -> str:
 
 
 def _values() -> list[Any]:
-    """Return all argument and result types of the verbs, with the types of their fields."""
+    """Return all argument and result types of the methods, with the types of their fields."""
     elsewhere = {"JobRow", "NewJob", "Event", "State", "Retention"}
     names = {**vars(enqueue), **vars(event), **vars(transition), **vars(store)}
     found: dict[str, Any] = {}

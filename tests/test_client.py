@@ -13,12 +13,13 @@ from windlass.client import Client, EnqueueOptions, accepted_row
 from windlass.core.clock import from_datetime
 from windlass.core.decisions.enqueue import EnqueueStatus
 from windlass.core.decisions.outcome import Failed, Succeeded
-from windlass.core.decisions.retry import Policy, fixed
 from windlass.core.errors import ConflictError, InvalidArgumentError, NotFoundError
 from windlass.core.event import EventType, Record
 from windlass.core.ids import uuid7
 from windlass.core.job.failure import ErrorKind, Failure
-from windlass.core.job.row import CORRELATION_ID, JobRow, NewJob
+from windlass.core.job.new_job import CORRELATION_ID, NewJob
+from windlass.core.job.retry_policy import Policy, fixed
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.store import AttemptRecords
 from windlass.stores.memory import MemoryStore

@@ -28,10 +28,10 @@ from windlass import (
     Windlass,
     chain,
 )
-from windlass.core.admission.gates import LIMIT
-from windlass.core.job.row import NewJob
+from windlass.core.admission.limit import LIMIT
+from windlass.core.diagnosis import ReasonCode
+from windlass.core.job.new_job import NewJob
 from windlass.core.job.state import State
-from windlass.core.query.diagnosis import ReasonCode
 from windlass.records.limit_records import LimitRecords
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore

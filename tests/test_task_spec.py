@@ -25,7 +25,7 @@ from windlass.core.errors import (
     InvalidResult,
     TooLargeError,
 )
-from windlass.core.sizes import MAX_BLOB
+from windlass.core.size_limits import MAX_BLOB
 from windlass.task_spec import Registry, Signature, TaskOptions, TaskSpec
 
 if TYPE_CHECKING:

@@ -62,7 +62,7 @@ def _run(name: str, plan: Plan, place: Path) -> Verdict:
 
 def _write(path: Path | None, verdicts: list[Verdict]) -> None:
     if path is not None:
-        path.write_text(json.dumps([verdict.facts() for verdict in verdicts], indent=2) + "\n")
+        path.write_text(json.dumps([verdict.fields() for verdict in verdicts], indent=2) + "\n")
 
 
 def _parser() -> ArgumentParser:

@@ -16,7 +16,8 @@ from benchmarks.chaos.checks.linearizability import Call, Kind, explain, shown
 from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.transition import ApplyResult, CancelRequest, Transition
 from windlass.core.job.lease import DEFAULT_LEASE, Claim, ExtendResult, Lease
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import RESCUING, SETTLING, State, Trigger
 from windlass.store import AttemptRecords, Store
 from windlass.testing.wrapped_store import WrappedStore

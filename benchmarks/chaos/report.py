@@ -51,7 +51,7 @@ class Verdict:
         """The rate of broken jobs that no violation in so many still allows, at 95 %."""
         return 3 / self.jobs
 
-    def facts(self) -> dict[str, object]:
+    def fields(self) -> dict[str, object]:
         """For programs."""
         return {**asdict(self), "bound": None if self.violations else self.bound}
 
@@ -61,7 +61,7 @@ def verdict(it: Evidence, violations: list[str], seconds: float) -> Verdict:
     kept = {(row["id"], step["step"]) for row in it.jobs for step in it.steps.get(row["n"], ())
             if step["attempt"] < row["attempt"]}  # fmt: skip
     taken = {(row["id"], past["fence"]): past["at"] for row in it.jobs for past in it.attempts(row)
-             if past["facts"]["outcome"] == "crash"}  # fmt: skip
+             if past["data"]["outcome"] == "crash"}  # fmt: skip
     logs = [path.read_text(errors="replace") for path in (it.place / "log").glob("worker-*.log")]
     return Verdict(
         storm=it.plan["storm"],

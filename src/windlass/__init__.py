@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from windlass.app import Windlass
-from windlass.core.admission.gates import Limit
+from windlass.core.admission.limit import Limit
 from windlass.core.codec import EncryptingCodec
-from windlass.core.decisions.retry import delays, exponential, fixed
 from windlass.core.errors import (
     AuthenticationError,
     Cancel,
@@ -36,9 +35,10 @@ from windlass.core.errors import (
     TooLargeError,
     WindlassError,
 )
-from windlass.core.job.dependency import FlowStats
+from windlass.core.job.flow_stats import FlowStats
+from windlass.core.job.new_job import NewJob
 from windlass.core.job.progress import StageMap
-from windlass.core.job.row import NewJob
+from windlass.core.job.retry_policy import delays, exponential, fixed
 from windlass.core.job.state import State
 from windlass.core.version import version as _version
 from windlass.flow import Flow, FlowRun, Node, Nodes, chain, group

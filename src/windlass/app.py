@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass.client import Client, EnqueueOptions, check_accepted
-from windlass.core.admission.gates import Limit
+from windlass.core.admission.limit import Limit
 from windlass.core.clock import Clock
 from windlass.core.codec import Codec, JsonCodec
 from windlass.core.decisions.enqueue import EnqueueResult
@@ -25,8 +25,8 @@ from windlass.core.errors import (
     InvalidArgumentError,
     StoreUnavailableError,
 )
+from windlass.core.job.new_job import NewJob
 from windlass.core.job.progress import DEFAULT_STAGES
-from windlass.core.job.row import NewJob
 from windlass.core.job.state import State
 from windlass.core.schedule import Schedule
 from windlass.flow import Flow, FlowRun

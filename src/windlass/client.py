@@ -12,18 +12,25 @@ from uuid import UUID
 
 from windlass.core.clock import Instant, from_datetime
 from windlass.core.codec import Codec, JsonCodec, Purpose
-from windlass.core.decisions import outcome
 from windlass.core.decisions.enqueue import EnqueueResult, EnqueueStatus
-from windlass.core.decisions.transition import CancelRequest, SignalRequest, Status
+from windlass.core.decisions.transition import (
+    CancelRequest,
+    SignalRequest,
+    Status,
+    Transition,
+    submit,
+)
+from windlass.core.diagnosis import Diagnosis, diagnose
 from windlass.core.errors import ConflictError, NotFoundError, RequestError, StoreError
 from windlass.core.event import Event
 from windlass.core.ids import uuid7
-from windlass.core.job.dependency import FlowStats, OnParent
-from windlass.core.job.row import CORRELATION_ID, JobRow, NewJob
-from windlass.core.job.state import ACTIVE, State
-from windlass.core.query.diagnosis import Diagnosis, diagnose
-from windlass.core.query.job_query import Query
-from windlass.core.query.queue_rates import DrainProgress
+from windlass.core.job.dependency import OnParent
+from windlass.core.job.flow_stats import FlowStats
+from windlass.core.job.new_job import CORRELATION_ID, NewJob
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import ACTIVE, WAITING, State, Trigger
+from windlass.core.query.drain_progress import DrainProgress
+from windlass.core.query.job_query import MAX_PAGE, Query
 from windlass.core.worker_presence import (
     WORKER,
     LiveWorker,
@@ -31,9 +38,11 @@ from windlass.core.worker_presence import (
     store_problem,
     unresponsive_problems,
 )
-from windlass.insights import diagnosis, failures, lineage, queues
-from windlass.insights.failures import FailureGroups
-from windlass.insights.queues import Queue
+from windlass.insights.failure_groups import FailureGroups, group_failures
+from windlass.insights.observations import observe
+from windlass.insights.queue_drain import watch_drain
+from windlass.insights.queue_overview import Queue, queue_overview
+from windlass.insights.retry_parents import current_parents
 from windlass.store import ServerStore, Store
 from windlass.task_spec import TaskSpec
 
@@ -164,7 +173,7 @@ class Client:
 
     async def submit(self, job_id: UUID) -> State:
         """Queue a held job."""
-        [result] = await self.store.apply([outcome.submit(job_id)])
+        [result] = await self.store.apply([submit(job_id)])
         return _state(result.status, result.state, job_id, "submitted")
 
     async def cancel(
@@ -198,7 +207,7 @@ class Client:
         return await self._rerun(row, resume=True)
 
     async def _rerun(self, row: JobRow, *, resume: bool) -> EnqueueResult:
-        [parents] = await lineage.current_parents(self.store, self.codec, [row])
+        [parents] = await current_parents(self.store, self.codec, [row])
         new = replace(retry_request(row, resume=resume), depends_on=parents)
         [result] = await self.enqueue([new])
         accepted_row(result)
@@ -272,9 +281,7 @@ class Client:
             raise ConflictError(f"flow {flow_id} succeeded: no job to re-run")
         new_ids = {row.id: uuid7() for row in lost}
         known = {row.id: row for row in lost}
-        above = dict(
-            zip(known, await lineage.current_parents(self.store, self.codec, lost), strict=True)
-        )
+        above = dict(zip(known, await current_parents(self.store, self.codec, lost), strict=True))
         order = TopologicalSorter({id_: set(above[id_]) & new_ids.keys() for id_ in new_ids})
         jobs = [
             replace(
@@ -298,7 +305,7 @@ class Client:
             return await self.store.why(job_id)
         row = await self.get(job_id)
         workers = [] if row.final else await self.workers()
-        return diagnose(row, await diagnosis.observe(self.store, row, workers))
+        return diagnose(row, await observe(self.store, row, workers))
 
     async def workers(self) -> list[LiveWorker]:
         """List the running workers by name."""
@@ -311,24 +318,35 @@ class Client:
 
     async def queues(self) -> list[Queue]:
         """List the queues with depth, age and recent rates."""
-        return await queues.queue_overview(self.store)
+        return await queue_overview(self.store)
 
     async def failures(
         self, since: Instant, *, owner: str | None = None, team: str | None = None
     ) -> FailureGroups:
         """Group the jobs that failed since then by task and error, the most frequent first."""
-        return await failures.group_failures(self.store, self.codec, since, owner=owner, team=team)
+        return await group_failures(self.store, self.codec, since, owner=owner, team=team)
 
     def drain(self, *names: str) -> AsyncIterator[DrainProgress]:
         """Wait until these queues are empty: `async for progress in client.drain("media"): …`.
 
         Running workers process the jobs; this only waits.
         """
-        return queues.watch_drain(self.store, names)
+        return watch_drain(self.store, names)
 
     async def clear(self, queue: str, *, reason: str | None = None) -> int:
         """Cancel all waiting jobs of a queue, but no running ones; return their number."""
-        return await queues.cancel_waiting(self.store, queue, reason)
+        canceled = 0
+        cursor: str | None = None
+        query = Query(states=WAITING, queues=frozenset({queue}), limit=MAX_PAGE)
+        while True:
+            page = await self.store.find(replace(query, cursor=cursor))
+            transitions = [
+                Transition(job_id=row.id, fence=row.fence, trigger=Trigger.CANCEL, reason=reason)
+                for row in page.rows
+            ]
+            canceled += sum(result.applied for result in await self.store.apply(transitions))
+            if (cursor := page.cursor) is None:
+                return canceled
 
     async def readiness(self, *, host: str | None = None, timeout: float = 5.0) -> Readiness:
         """Check that the store responds and no worker (on `host`, if given) is unresponsive."""

@@ -21,9 +21,10 @@ from windlass.client import Client, EnqueueOptions
 from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import ConflictError, InvalidArgumentError
 from windlass.core.ids import uuid7
-from windlass.core.job.dependency import FlowStats, OnParent
+from windlass.core.job.dependency import OnParent
+from windlass.core.job.flow_stats import FlowStats
+from windlass.core.job.new_job import NewJob
 from windlass.core.job.result_reference import ResultReference, referenced_jobs
-from windlass.core.job.row import NewJob
 from windlass.core.job.state import State
 from windlass.job import Job, JobApp
 from windlass.task import Call, Task

@@ -13,14 +13,14 @@ from windlass.client import Client, accepted_row, check_accepted
 from windlass.core.clock import to_datetime
 from windlass.core.codec import Codec, Purpose
 from windlass.core.decisions.enqueue import EnqueueResult
+from windlass.core.diagnosis import Diagnosis
 from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import CodecError, JobFailedError
 from windlass.core.event import LIFECYCLE, Event, EventType
-from windlass.core.job.failure import FailureDetails, details
+from windlass.core.job.failure_details import FailureDetails, details
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.diagnosis import Diagnosis
-from windlass.core.sizes import KIB
+from windlass.core.size_limits import KIB
 from windlass.loop_thread import LoopThread
 from windlass.store import Store
 from windlass.task_spec import Registry
@@ -259,15 +259,15 @@ def decode_event(event: Event, codec: Codec) -> Event:
     if event.type is EventType.JOB_COMPLETED:
         data["output"] = _decoded(codec, event.body, Purpose.RESULT)
     elif data.get("error") and event.type is not EventType.RESYNC:
-        error = _facts(codec, event, Purpose.ERROR)
+        error = _fields(codec, event, Purpose.ERROR)
         data["errorMessage"] = error.get("message") or data["error"].get("code")
         data["errors"] = [data["errorMessage"]]
     elif event.type not in LIFECYCLE:
-        data |= _facts(codec, event, Purpose.EVENT)
+        data |= _fields(codec, event, Purpose.EVENT)
     return replace(event, data=data)
 
 
-def _facts(codec: Codec, event: Event, purpose: Purpose) -> dict[str, Any]:
+def _fields(codec: Codec, event: Event, purpose: Purpose) -> dict[str, Any]:
     """Return the decoded body; empty if it is not an object, since workers may store any bytes."""
     body = _decoded(codec, event.body, purpose)
     return body if isinstance(body, dict) else {}

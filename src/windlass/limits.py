@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from windlass.client import Client
-from windlass.core.admission.gates import Limit
+from windlass.core.admission.limit import Limit
 from windlass.core.errors import ConfigurationError, StoreDeniedError
 from windlass.loop_thread import LoopThread
 from windlass.records.limit_records import LimitInfo, LimitRecords, check_name

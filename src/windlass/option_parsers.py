@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
-from windlass.core.admission.gates import Limit
-from windlass.core.decisions.retry import Backoff, Exponential, Policy
+from windlass.core.admission.limit import Limit
 from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import ConfigurationError, InvalidArgumentError
 from windlass.core.job.dependency import OnParent
+from windlass.core.job.new_job import DEFAULT_POLICY, DEFAULT_QUEUE
 from windlass.core.job.progress import StageMap
-from windlass.core.job.row import DEFAULT_POLICY, DEFAULT_QUEUE
+from windlass.core.job.retry_policy import Backoff, Exponential, Policy
 from windlass.task_spec import TaskOptions
 
 _Errors: TypeAlias = type[BaseException] | Iterable[type[BaseException]]

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from windlass.client import Client, EnqueueOptions
 from windlass.core.duration import Duration
 from windlass.core.errors import ConfigurationError, NotFoundError
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.core.schedule import MissedPolicy, Schedule, fingerprint_data
 from windlass.job import Job
 from windlass.loop_thread import LoopThread

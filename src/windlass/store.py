@@ -37,17 +37,19 @@ from windlass.core.decisions.transition import (
     SignalRequest,
     Transition,
 )
+from windlass.core.diagnosis import Diagnosis
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.event import Event, Record
 from windlass.core.job.attempt import Attempt
-from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.dependency import Edges
 from windlass.core.job.failure import Failures
+from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.lease import Claim, ExtendResult, Lease
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.diagnosis import Diagnosis
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import Entry, Put, PutResult
+from windlass.core.versioned_record import Entry, Put, PutResult
 
 DAY = 86_400.0
 COUNT_CAP = 10_000
@@ -282,7 +284,7 @@ class Store(ABC):
     async def gates(self, names: Sequence[str]) -> list[GateStats]:
         """Return the statistics of gates; an unused gate is empty. Admits no jobs.
 
-        A job holds a slot if its permit does, by `gates.holds_slot`; holders are sorted by the
+        A job uses a slot if its permit is in use (`permits.in_use`); holders are sorted by the
         instant of that permit, then by id. `next_check_at` is None if no job waits, and in the
         past if the limit was changed.
         """

@@ -22,7 +22,7 @@ from windlass.client import NO_OPTIONS, EnqueueOptions
 from windlass.core.admission.limit_key import key_text
 from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import ConfigurationError
-from windlass.core.job.row import NewJob, parse_tags
+from windlass.core.job.new_job import NewJob, parse_tags
 from windlass.core.schedule import MissedPolicy
 from windlass.job import Job
 from windlass.option_parsers import (

@@ -13,10 +13,9 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic_core import PydanticSerializationError
 
-from windlass.core.admission.gates import KEY, TASK, Limit
+from windlass.core.admission.limit import KEY, TASK, Limit
 from windlass.core.admission.limit_key import KeySource, LimitKey
 from windlass.core.codec import Codec, Purpose
-from windlass.core.decisions.retry import Backoff, Policy
 from windlass.core.errors import (
     CodecError,
     ConfigurationError,
@@ -25,10 +24,11 @@ from windlass.core.errors import (
     InvalidResult,
     TooLargeError,
 )
+from windlass.core.job.new_job import DEFAULT_POLICY, DEFAULT_QUEUE
 from windlass.core.job.progress import StageMap
 from windlass.core.job.result_reference import RESULTS, encode_references, referenced_jobs
-from windlass.core.job.row import DEFAULT_POLICY, DEFAULT_QUEUE
-from windlass.core.sizes import check_size
+from windlass.core.job.retry_policy import Backoff, Policy
+from windlass.core.size_limits import check_size
 
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 CONTEXT = "ctx"

@@ -13,7 +13,7 @@ from tests.server.conftest import TIMEOUT, LiveServer, make_app, run_server, wai
 
 from windlass import Context, Windlass, WorkerConfig
 from windlass.core.ids import uuid7
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.server.config import AuthMode, ServerConfig
 
 AT_A_TIME = 1000

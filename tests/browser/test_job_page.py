@@ -131,9 +131,9 @@ def test_a_failed_job_shows_its_traceback_and_a_retry_opens_the_new_job(
             job_page.button("Retry this job").click()
             expect(job_page.page).not_to_have_url(re.compile(job))
             expect_state(job_page, "failed")
-            job_page.page.locator(".facts").get_by_role("link", name=f"…{job[-8:]}").click()
+            job_page.page.locator(".field-list").get_by_role("link", name=f"…{job[-8:]}").click()
             expect(job_page.page).to_have_url(re.compile(job))
-            expect(job_page.page.locator(".facts")).to_contain_text("Retried as")
+            expect(job_page.page.locator(".field-list")).to_contain_text("Retried as")
             expect(job_page.button("Retry this job")).to_have_count(0)
 
 
@@ -304,7 +304,7 @@ def test_the_job_page_fits_a_phone_without_horizontal_scrolling(
         for tab in ("log", "error"):
             with open_job(browser, served.url, job, f"?tab={tab}", viewport=PHONE) as job_page:
                 expect(job_page.page.locator(".error-note")).to_contain_text("without-any-end")
-                expect(job_page.page.locator(".facts")).to_contain_text("longname")
+                expect(job_page.page.locator(".field-list")).to_contain_text("longname")
                 assert not job_page.scrolls_horizontally
                 for name in ("Arguments", "Result", "Headers", "Copy as"):
                     job_page.tab(name).click()
@@ -380,7 +380,7 @@ def test_job_names_are_never_executed(browser: Any, served: LiveServer) -> None:
             names = {key: bad for key, bad in wanted.items() if accepted(web, key, bad)}
             job_page.show(enqueue(web, "add", {"hold": True, **names}, a=1)["id"])
             for bad in names.values():
-                expect(job_page.page.locator(".facts")).to_contain_text(bad)
+                expect(job_page.page.locator(".field-list")).to_contain_text(bad)
             assert_not_executed(job_page)
 
 

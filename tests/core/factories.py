@@ -1,23 +1,20 @@
-"""Rows to test with, and a `Life`: one job, driven through the core as a store would drive it."""
+"""Factories of rows and records, and checks of rows and decisions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from hypothesis import strategies as st
-
-from windlass.core.clock import SECOND, Instant
-from windlass.core.decisions import outcome as ends
-from windlass.core.decisions.decide import cancel, claim, decide, record
-from windlass.core.decisions.outcome import Outcome
-from windlass.core.decisions.retry import Policy, fixed
-from windlass.core.decisions.transition import CancelRequest, Checkpoint, Decision, Transition
-from windlass.core.event import ATTEMPT, Event, EventType, LogRow, Record, derive
+from windlass.core.clock import Instant
+from windlass.core.decisions.transition import (
+    Decision,
+)
+from windlass.core.event import EventType, Record
 from windlass.core.job.failure import ErrorKind, Failure
-from windlass.core.job.row import JobRow, NewJob, new_row
-from windlass.core.job.state import State, Trigger
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.retry_policy import Policy, fixed
+from windlass.core.job.row import JobRow, new_row
+from windlass.core.job.state import State
 
 NOW: Instant = 1_700_000_000_000_000
 JOB = UUID("018bcfe5-6800-7000-8000-000000000001")
@@ -28,21 +25,25 @@ LEASE = 30.0
 
 RETRYABLE = Failure(code="io", kind=ErrorKind.RETRYABLE, step="fetch", body=b'{"message":"net"}')
 TERMINAL = Failure(code="invalid_input", kind=ErrorKind.TERMINAL, body=b'{"message":"bad"}')
-PATIENT = Policy(backoff=fixed(1))  # one second between attempts: easy to wait for
+ONE_SECOND_BACKOFF = Policy(backoff=fixed(1))  # one second between attempts
 
 
-def middle() -> float:
-    """A random source that always answers 0.5."""
+def no_jitter() -> float:
+    """Return 0.5: a random source for backoffs without jitter."""
     return 0.5
 
 
-def request(**over: Any) -> NewJob:
-    asked: dict[str, Any] = {"id": JOB, "task": "mail.send", "policy": PATIENT} | over
-    return NewJob(**asked)
+def request(**overrides: Any) -> NewJob:
+    values: dict[str, Any] = {
+        "id": JOB,
+        "task": "mail.send",
+        "policy": ONE_SECOND_BACKOFF,
+    } | overrides
+    return NewJob(**values)
 
 
-def row(now: Instant = NOW, **over: Any) -> JobRow:
-    return new_row(request(**over), now, serial=1)
+def row(now: Instant = NOW, **overrides: Any) -> JobRow:
+    return new_row(request(**overrides), now, serial=1)
 
 
 def progress(n: int, percent: float | None, stage: str | None = None) -> Record:
@@ -54,112 +55,8 @@ def token(fence: int) -> UUID:
     return UUID(int=TOKEN.int + fence)
 
 
-@dataclass
-class Life:
-    """A job, its log and the store's clock; every change goes through the functions of the core."""
-
-    row: JobRow = field(default_factory=row)
-    log: list[LogRow] = field(default_factory=list)
-    checkpoints: list[Checkpoint] = field(default_factory=list)
-    now: Instant = NOW
-
-    @staticmethod
-    def begin(**over: Any) -> Life:
-        return Life(row(**over))
-
-    def wait(self, seconds: float) -> Life:
-        self.now += round(seconds * SECOND)
-        return self
-
-    def past(self, fence: int) -> tuple[UUID, Trigger] | None:
-        for line in self.log:
-            if line.type == ATTEMPT and line.fence == fence:
-                return UUID(line.facts["token"]), Trigger(line.facts["outcome"])
-        return None
-
-    def take(self, decision: Decision) -> Decision:
-        """Write what was decided, as a store does."""
-        self.row = replace(self.row, **decision.changes)
-        if decision.needs_position:
-            self.row = replace(self.row, position=self.row.seq)
-        self.log += decision.log
-        self.checkpoints += decision.checkpoints
-        return decision
-
-    def claim(self, worker: str = "w1", lease: float = LEASE) -> Life:
-        held = token(self.row.fence + 1)
-        changes = claim(self.row, token=held, worker=worker, lease=lease, now=self.now)
-        self.row = replace(self.row, **changes)
-        return self
-
-    def transition(self, transition: Transition) -> Decision:
-        return self.take(decide(self.row, transition, self.now, self.past))
-
-    def ask(self, trigger: Trigger, **over: Any) -> Decision:
-        """A transition by someone who saw the row as it is now."""
-        return self.transition(self.asking(trigger, **over))
-
-    def asking(self, trigger: Trigger, **over: Any) -> Transition:
-        seen: dict[str, Any] = {"job_id": self.row.id, "fence": self.row.fence, "trigger": trigger}
-        if trigger.settles or trigger in {Trigger.CRASH, Trigger.GIVE_UP}:
-            seen["token"] = self.row.token
-        return Transition(**(seen | over))
-
-    def settling(self, outcome: Outcome, **more: Any) -> Transition:
-        return ends.settle(self.row, outcome, random=middle, **more)
-
-    def settle(self, outcome: Outcome, **more: Any) -> Decision:
-        return self.transition(self.settling(outcome, **more))
-
-    def promote(self) -> Decision:
-        return self.transition(ends.promote(self.row))
-
-    def rescue(self) -> Decision:
-        return self.transition(ends.rescue(self.row, random=middle))
-
-    def crash(self) -> Decision:
-        """The worker dies, the lease runs out, maintenance takes the job back."""
-        return self.wait(LEASE + 1).rescue()
-
-    def cancel(self, by: str | None = "ann", reason: str | None = "no need") -> Decision:
-        asked = CancelRequest(job_id=self.row.id, by=by, reason=reason)
-        return self.take(cancel(self.row, asked, self.now))
-
-    def record(self, *records: Record) -> Decision:
-        assert self.row.token is not None
-        return self.take(record(self.row, self.row.fence, self.row.token, records, self.now))
-
-    def fail_once(self) -> Life:
-        """One counted failure, waited out, back in the line."""
-        self.claim().settle(ends.Failed(failure=RETRYABLE))
-        self.wait(2).promote()
-        return self
-
-    def events(self, after: int = 0) -> list[Event]:
-        return derive(self.row, self.log, after)
-
-
-def reach(state: State) -> Life:
-    """A job in this state, brought there by the commonest way."""
-    life = Life.begin(delay=10) if state is State.CREATED else Life.begin()
-    if state in {State.CREATED, State.QUEUED}:
-        return life
-    life.wait(1).claim().wait(1)
-    match state:
-        case State.RETRYING:
-            life.settle(ends.Failed(failure=RETRYABLE))
-        case State.SUCCEEDED:
-            life.settle(ends.Succeeded(result=b'"done"'))
-        case State.FAILED:
-            life.settle(ends.Failed(failure=TERMINAL))
-        case State.CANCELED:
-            life.settle(ends.Aborted(reason="not needed"))
-    assert life.row.state is state
-    return life
-
-
-def assert_legal(job: JobRow) -> None:
-    """What section 3 of the contract says of every row, at every moment."""
+def assert_valid_row(job: JobRow) -> None:
+    """Check the rules that every row fulfills at every moment."""
     instants = [job.created_at, job.queued_at, job.started_at, job.ended_at, job.updated_at]
     known = [instant for instant in instants if instant is not None]
     assert known == sorted(known), "created <= queued <= started <= ended <= updated"
@@ -192,137 +89,3 @@ def nothing_changed(decision: Decision) -> bool:
         or decision.needs_position
         or decision.sample
     )
-
-
-# -- a random life, for Hypothesis
-
-_GOING_ON: st.SearchStrategy[Outcome] = st.sampled_from(
-    [
-        ends.Failed(failure=RETRYABLE),
-        ends.Failed(failure=RETRYABLE, delay=0.0),
-        ends.Failed(failure=RETRYABLE, delay=7.0),
-        ends.Released(),
-        ends.Snoozed(delay=5.0),
-        ends.Snoozed(delay=0.0),
-        ends.Suspended(timeout=5.0),
-    ]
-)
-_ENDING: st.SearchStrategy[Outcome] = st.sampled_from(
-    [
-        ends.Succeeded(),
-        ends.Succeeded(result=b""),
-        ends.Succeeded(result=b'"ok"'),
-        ends.Failed(failure=TERMINAL),
-        ends.Aborted(),
-        ends.Aborted(reason="enough"),
-        ends.Suspended(),  # not an end, but nothing here wakes it again, except a cancel
-    ]
-)
-_SAID = st.lists(
-    st.builds(
-        Record,
-        n=st.integers(1, 8),
-        type=st.sampled_from(
-            [EventType.STEP_PROGRESS] * 3 + [EventType.LOG, EventType.STEP_STATUS, EventType.OUTPUT]
-        ),
-        body=st.sampled_from([None, b'"line"']),
-        percent=st.one_of(st.none(), st.floats(-50, 150)),
-        stage=st.sampled_from([None, "voice", "render"]),
-        phase=st.sampled_from([None, "tts", "render"]),
-        step=st.sampled_from([None, "one", "two"]),
-        checkpoint=st.sampled_from([None, None, b"1"]),
-    ),
-    max_size=4,
-).map(tuple)
-_ACTS: list[st.SearchStrategy[Any]] = [
-    *[st.tuples(_GOING_ON, _SAID)] * 6,  # often, so that lives have many attempts
-    *[st.just("crash"), _SAID, st.just("repeat")] * 2,
-    st.tuples(_ENDING, _SAID),
-    *map(st.just, ["claim", "promote", "rescue", "submit", "expire", "cancel"]),
-]
-STEPS = st.lists(
-    st.tuples(
-        # The clock mostly moves on, at times far, at times back.
-        st.sampled_from([0.0, 0.0, 1.0, 1.0, 1.0, 6.0, 40.0, -3.0, -100.0]),
-        st.integers(0, len(_ACTS) - 1).flatmap(_ACTS.__getitem__),
-    ),
-    min_size=2,
-    max_size=24,
-)
-BEGINNINGS = st.fixed_dictionaries(
-    {},
-    optional={
-        "hold": st.just(value=True),
-        "delay": st.just(4.0),
-        "expires_in": st.just(20.0),
-        "headers": st.just({"correlation-id": "c-1"}),
-        "policy": st.sampled_from(
-            [Policy(backoff=fixed(1), max_retries=1), Policy(backoff=fixed(0), crash_cap=2)]
-        ),
-    },
-)
-
-
-class RandomLife(Life):
-    """A life that takes any step and leaves out what a caller would never ask for."""
-
-    last: Transition | None = None
-
-    def step(self, seconds: float, what: Any) -> None:
-        self.wait(seconds)
-        if isinstance(what, str):
-            getattr(self, f"try_{what}")()
-            return
-        self.run()
-        if self.row.state is not State.RUNNING:
-            pass
-        elif what and not isinstance(what[0], Record):
-            outcome, records = what
-            self.last = self.settling(outcome, records=records)
-            assert self.transition(self.last).result.applied
-        else:
-            self.record(*what)
-
-    def run(self) -> None:
-        """Bring a waiting job to its next attempt if anything can, so that lives grow long."""
-        if self.row.held:
-            self.try_submit()
-        if self.row.due_at is not None:
-            self.now = max(self.now, self.row.due_at)
-            self.try_promote()
-        self.try_claim()
-
-    def try_claim(self) -> None:
-        late = self.row.expires_at is not None and self.row.expires_at <= self.now
-        if self.row.state is State.QUEUED and not late:
-            self.claim()
-
-    def try_promote(self) -> None:
-        self.ask(Trigger.PROMOTE)
-
-    def try_expire(self) -> None:
-        self.ask(Trigger.EXPIRE)
-
-    def try_submit(self) -> None:
-        self.transition(ends.submit(self.row.id))
-
-    def try_cancel(self) -> None:
-        self.cancel()
-
-    def try_rescue(self) -> None:
-        if self.row.lease_until is not None and self.row.lease_until < self.now:
-            self.rescue()
-
-    def try_crash(self) -> None:
-        self.run()
-        if self.row.lease_until is not None:
-            self.now = max(self.now, self.row.lease_until + 1)
-            self.rescue()
-
-    def try_repeat(self) -> None:
-        if self.last is not None:
-            before, length = self.row, len(self.log)
-            assert self.transition(self.last).result.applied, (
-                "a repeated settle is answered applied"
-            )
-            assert (self.row, len(self.log)) == (before, length), "and changes nothing"

@@ -1,4 +1,4 @@
-"""Instants: whole microseconds, exact both ways."""
+"""Instants: integer microseconds, converted exactly in both directions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_instants_are_ordered_as_their_datetimes_are(one: datetime, other: datet
     assert (from_datetime(one) < from_datetime(other)) == (one < other)
 
 
-def test_the_same_moment_in_two_zones_is_one_instant() -> None:
+def test_equal_datetimes_in_two_zones_are_one_instant() -> None:
     tokyo = timezone(timedelta(hours=9))
     assert from_datetime(datetime(2024, 1, 1, 9, tzinfo=tokyo)) == from_datetime(
         datetime(2024, 1, 1, tzinfo=UTC)
@@ -53,7 +53,7 @@ def test_the_same_moment_in_two_zones_is_one_instant() -> None:
 
 def test_a_datetime_without_a_zone_is_refused_as_a_wrong_argument() -> None:
     with pytest.raises(InvalidArgumentError, match="no time zone"):
-        from_datetime(datetime(2024, 1, 1))  # noqa: DTZ001 - the point of the test
+        from_datetime(datetime(2024, 1, 1))  # noqa: DTZ001 - under test
 
 
 @pytest.mark.parametrize(

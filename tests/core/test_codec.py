@@ -1,4 +1,4 @@
-"""Values to bytes and back, in the clear and encrypted."""
+"""Codecs: JSON and encryption."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ LONG_ID = "a-rather-long-key-id-2024-06"
 NAN, INF = float("nan"), float("inf")
 
 
-class Nameless:
-    """Cannot even be shown."""
+class FailingRepr:
+    """A value whose repr fails."""
 
     def __repr__(self) -> str:
-        raise RuntimeError("no name")
+        raise RuntimeError("repr fails")
 
 
 # -- JSON
@@ -71,24 +71,28 @@ def test_json_is_compact_utf8() -> None:
         ({"a": ["\ud800"]}, r"a\[0\] is"),
     ],
 )
-def test_what_json_cannot_carry_is_refused_with_its_path(value: Any, where: str) -> None:
+def test_a_value_that_json_cannot_represent_is_refused_with_its_path(
+    value: Any, where: str
+) -> None:
     with pytest.raises(CodecError, match=where) as caught:
         JsonCodec().encode(value, Purpose.RESULT)
     assert "cannot encode the result as JSON" in str(caught.value)
 
 
-@pytest.mark.parametrize("value", [10**5000, {"a": Nameless()}], ids=["too long", "nameless"])
-def test_what_cannot_even_be_shown_is_still_refused_as_a_codec_error(value: Any) -> None:
+@pytest.mark.parametrize(
+    "value", [10**5000, {"a": FailingRepr()}], ids=["too long", "failing repr"]
+)
+def test_a_value_with_a_failing_repr_is_refused_as_a_codec_error(value: Any) -> None:
     with pytest.raises(CodecError):
         JsonCodec().encode(value, Purpose.PAYLOAD)
 
 
 @pytest.mark.parametrize("data", [b" 1", b"1\n", b'\t{"a": [ 1 ] } '], ids=repr)
-def test_space_around_json_is_no_part_of_it(data: bytes) -> None:
+def test_whitespace_around_json_is_ignored(data: bytes) -> None:
     assert JsonCodec().decode(data, Purpose.PAYLOAD) == json.loads(data)
 
 
-def test_a_value_is_written_after_one_that_was_refused() -> None:
+def test_a_value_can_be_encoded_after_a_refused_one() -> None:
     kept: dict[str, Any] = {"inner": object()}
     with pytest.raises(CodecError):
         JsonCodec().encode(kept, Purpose.PAYLOAD)
@@ -96,11 +100,11 @@ def test_a_value_is_written_after_one_that_was_refused() -> None:
     assert JsonCodec().encode(kept, Purpose.PAYLOAD) == b'{"inner":1}'
 
 
-def test_a_value_that_holds_itself_is_refused() -> None:
-    knot: list[Any] = []
-    knot.append(knot)
+def test_a_value_that_contains_itself_is_refused() -> None:
+    cycle: list[Any] = []
+    cycle.append(cycle)
     with pytest.raises(CodecError, match="nested too deeply"):
-        JsonCodec().encode(knot, Purpose.PAYLOAD)
+        JsonCodec().encode(cycle, Purpose.PAYLOAD)
 
 
 def test_a_value_nested_without_end_is_refused() -> None:
@@ -129,13 +133,13 @@ def test_encrypted_values_round_trip(value: Any, purpose: Purpose) -> None:
     assert codec.decode(codec.encode(value, purpose), purpose) == value
 
 
-def test_the_store_is_blind() -> None:
+def test_encrypted_data_contains_no_plain_text() -> None:
     data = EncryptingCodec({"k1": KEY}).encode({"password": "hunter2"}, Purpose.PAYLOAD)
     assert b"hunter2" not in data
     assert b"password" not in data
 
 
-def test_the_same_value_never_gives_the_same_bytes() -> None:
+def test_the_same_value_is_never_encrypted_to_the_same_bytes() -> None:
     codec = EncryptingCodec({"k1": KEY})
     made = {codec.encode("x", Purpose.PAYLOAD) for _ in range(100)}
     assert len(made) == 100
@@ -144,9 +148,7 @@ def test_the_same_value_never_gives_the_same_bytes() -> None:
 @pytest.mark.parametrize(
     ("made", "opened"), [pair for pair in product(Purpose, Purpose) if pair[0] is not pair[1]]
 )
-def test_what_was_made_for_one_purpose_does_not_open_under_another(
-    made: Purpose, opened: Purpose
-) -> None:
+def test_data_of_one_purpose_cannot_be_decrypted_as_another(made: Purpose, opened: Purpose) -> None:
     codec = EncryptingCodec({"k1": KEY})
     with pytest.raises(CodecError, match=f"the {opened} cannot be decrypted"):
         codec.decode(codec.encode("x", made), opened)
@@ -166,14 +168,14 @@ def test_a_missing_key_is_named() -> None:
         EncryptingCodec({"new": KEY}).decode(old, Purpose.PAYLOAD)
 
 
-def test_another_key_under_the_same_id_does_not_open_it() -> None:
+def test_another_key_with_the_same_id_cannot_decrypt() -> None:
     data = EncryptingCodec({"k": OLD_KEY}).encode("x", Purpose.PAYLOAD)
     with pytest.raises(CodecError, match="cannot be decrypted"):
         EncryptingCodec({"k": KEY}).decode(data, Purpose.PAYLOAD)
 
 
 @pytest.mark.parametrize("key_id", ["k", LONG_ID, "k" * 255])
-def test_a_change_of_any_byte_is_noticed(key_id: str) -> None:
+def test_a_change_of_any_byte_is_detected(key_id: str) -> None:
     codec = EncryptingCodec({key_id: KEY})
     data = codec.encode({"amount": 10}, Purpose.PAYLOAD)
     for index in range(len(data)):
@@ -185,7 +187,7 @@ def test_a_change_of_any_byte_is_noticed(key_id: str) -> None:
 
 
 @pytest.mark.parametrize("key_id", ["k", LONG_ID, "k" * 255])
-def test_a_cut_at_any_length_is_noticed(key_id: str) -> None:
+def test_a_truncation_at_any_length_is_detected(key_id: str) -> None:
     codec = EncryptingCodec({key_id: KEY})
     data = codec.encode({"amount": 10}, Purpose.PAYLOAD)
     for length in range(len(data)):
@@ -195,7 +197,7 @@ def test_a_cut_at_any_length_is_noticed(key_id: str) -> None:
         codec.decode(data + b"\0", Purpose.PAYLOAD)
 
 
-def test_a_ciphertext_does_not_open_under_another_key_of_the_ring() -> None:
+def test_a_ciphertext_cannot_be_decrypted_with_another_key_of_the_codec() -> None:
     codec = EncryptingCodec({"k1": KEY, "k2": OLD_KEY})
     data = codec.encode("x", Purpose.PAYLOAD)
     with pytest.raises(CodecError, match="cannot be decrypted"):
@@ -203,7 +205,7 @@ def test_a_ciphertext_does_not_open_under_another_key_of_the_ring() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"null", b'{"amount":10000000000}'])
-def test_bytes_in_the_clear_are_not_taken_for_encrypted_ones(data: bytes) -> None:
+def test_plain_bytes_are_not_accepted_as_encrypted(data: bytes) -> None:
     with pytest.raises(CodecError, match="not encoded by the encrypting codec"):
         EncryptingCodec({"k1": KEY}).decode(data, Purpose.PAYLOAD)
 
@@ -220,7 +222,7 @@ def test_a_key_id_that_does_not_fit_is_refused(key_id: str) -> None:
         EncryptingCodec({key_id: KEY})
 
 
-def test_a_bad_key_anywhere_in_the_ring_is_refused() -> None:
+def test_an_invalid_key_at_any_position_is_refused() -> None:
     with pytest.raises(CodecError, match="'k2'"):
         EncryptingCodec({"k1": KEY, "k2": b"short"})
 
@@ -236,12 +238,12 @@ def test_the_error_of_a_bad_key_does_not_show_the_key() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_what_the_inner_codec_refuses_stays_refused() -> None:
+def test_a_value_that_the_inner_codec_refuses_is_refused() -> None:
     with pytest.raises(CodecError, match="a is nan"):
         EncryptingCodec({"k1": KEY}).encode({"a": NAN}, Purpose.PAYLOAD)
 
 
-def test_another_codec_can_be_wrapped() -> None:
+def test_another_codec_can_be_the_inner_codec() -> None:
     class Upper(JsonCodec):
         def encode(self, value: Any, purpose: Purpose) -> bytes:
             return str(value).upper().encode()
@@ -265,7 +267,7 @@ def test_an_encrypted_digest_cannot_be_guessed_without_the_key() -> None:
     assert sealed.digest("x") != EncryptingCodec({"k1": bytes(32)}).digest("x")
 
 
-def test_digests_stay_comparable_while_keys_are_rotated() -> None:
+def test_digests_stay_comparable_during_key_rotation() -> None:
     before = EncryptingCodec({"k1": KEY})
     after = EncryptingCodec({"k2": bytes(32), "k1": KEY})
     assert before.digest("x") == after.digest("x")

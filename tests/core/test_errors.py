@@ -56,7 +56,7 @@ def test_codes_are_unique() -> None:
     assert len(codes) == len(set(codes))
 
 
-def test_every_class_states_its_own_code() -> None:
+def test_every_error_class_has_its_own_code() -> None:
     for kind in tree():
         assert "code" in vars(kind)
 
@@ -84,7 +84,7 @@ def test_the_terminal_errors_of_the_contract_are_terminal(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [errors.RetryAfter, errors.Snooze, errors.Cancel])
-def test_what_steers_an_attempt_is_not_terminal(kind: type[WindlassError]) -> None:
+def test_control_flow_errors_of_a_task_are_not_terminal(kind: type[WindlassError]) -> None:
     assert issubclass(kind, errors.TaskError)
     assert not issubclass(kind, errors.TerminalError)
 
@@ -96,13 +96,13 @@ def test_retry_after_and_snooze_carry_their_delay() -> None:
     assert str(errors.Snooze(60, "not yet")) == "not yet"
 
 
-def test_cancel_carries_its_reason() -> None:
+def test_a_cancel_error_has_its_reason() -> None:
     assert errors.Cancel("obsolete").reason == str(errors.Cancel("obsolete")) == "obsolete"
     assert errors.Cancel().reason == ""
     assert str(errors.Cancel()) == "the task canceled itself"
 
 
-def test_a_failed_job_carries_its_state_and_the_far_traceback() -> None:
+def test_a_job_failed_error_has_the_state_and_the_remote_traceback() -> None:
     error = errors.JobFailedError("it failed", state="failed", remote_traceback="Traceback …")
     assert (str(error), error.state, error.remote_traceback) == (
         "it failed",
@@ -118,7 +118,7 @@ def test_errors_can_be_caught_by_the_builtin_that_means_the_same() -> None:
 
 @pytest.mark.parametrize("kind", [RetryAfter, Snooze])
 @pytest.mark.parametrize(("given", "seconds"), [(5, 5.0), ("1m", 60.0), (timedelta(hours=1), 3600)])
-def test_a_task_names_its_delay_as_people_do(
+def test_a_task_may_give_its_delay_as_text(
     kind: type[RetryAfter | Snooze], given: Any, seconds: float
 ) -> None:
     assert kind(given).delay == seconds
@@ -126,7 +126,7 @@ def test_a_task_names_its_delay_as_people_do(
 
 @pytest.mark.parametrize("kind", [RetryAfter, Snooze])
 @pytest.mark.parametrize("given", ["soon", -1, None, float("nan")])
-def test_a_delay_that_is_none_is_refused_where_it_is_named(
+def test_an_invalid_delay_is_refused_where_it_is_raised(
     kind: type[RetryAfter | Snooze], given: Any
 ) -> None:
     with pytest.raises(InvalidArgumentError, match="delay is"):

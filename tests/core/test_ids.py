@@ -32,13 +32,13 @@ def test_the_first_48_bits_are_the_milliseconds() -> None:
     assert before <= milliseconds(made) <= time.time_ns() // MILLISECOND
 
 
-def test_ids_rise_within_a_process() -> None:
+def test_ids_increase_within_a_process() -> None:
     made = [uuid7() for _ in range(20_000)]
     assert made == sorted(made)
     assert len(set(made)) == len(made)
 
 
-def test_ids_rise_in_each_thread_and_repeat_in_none() -> None:
+def test_ids_increase_in_each_thread_and_never_repeat() -> None:
     source = Uuid7Source()
     with ThreadPoolExecutor(8) as pool:
         parts = list(pool.map(lambda _: [source() for _ in range(2000)], range(8)))
@@ -55,7 +55,7 @@ def test_ids_increase_while_the_clock_is_stopped(monkeypatch: pytest.MonkeyPatch
     assert {milliseconds(value) for value in made} == {5_000}
 
 
-def test_ids_rise_when_the_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_increase_when_the_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Uuid7Source()
     instants = iter([9_000, 8_000, 1, 9_000, 9_001, 4])
     monkeypatch.setattr(time, "time_ns", lambda: next(instants) * MILLISECOND)
@@ -64,7 +64,7 @@ def test_ids_rise_when_the_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> 
     assert [milliseconds(value) for value in made] == [9_000, 9_000, 9_000, 9_000, 9_001, 9_001]
 
 
-def test_a_millisecond_that_is_full_flows_into_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_counter_starts_the_next_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time_ns", lambda: 5_000 * MILLISECOND)
     source = Uuid7Source()
     first = source()
@@ -83,8 +83,8 @@ def test_the_random_bits_are_fresh_in_every_millisecond(monkeypatch: pytest.Monk
     assert len(tails) == 2000
 
 
-# In a process of its own, because a fork of the test process would take its threads along. The
-# clock stands still, so that a child that went on from its parent's counter would land close by.
+# In a separate process, because a fork of the test process would copy its threads. The clock is
+# stopped, so that a child that continued its parent's counter would generate an id close to it.
 FORK = """
 import os, time
 time.time_ns = lambda: 5_000_000_000
@@ -101,7 +101,7 @@ print(os.read(reader, 100).decode(), uuid7().int)
 """
 
 
-def test_a_forked_child_starts_afresh() -> None:
+def test_a_forked_child_generates_other_ids() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=20, check=True
     )

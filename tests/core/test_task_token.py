@@ -40,18 +40,18 @@ tokens = st.builds(
 
 
 @given(tokens)
-def test_what_was_signed_is_read_again(token: TaskToken) -> None:
+def test_a_signed_token_is_verified_and_read(token: TaskToken) -> None:
     text = token.signed(KEY, SECRET)
 
     assert verify_token(text, SECRETS) == token
     assert signing_key_id(text) == KEY
 
 
-def test_another_secret_of_the_same_name_reads_nothing() -> None:
+def test_a_token_of_another_secret_with_the_same_id_is_invalid() -> None:
     assert verify_token(SIGNED, {KEY: b"t" * 32}) is None
 
 
-def test_an_unknown_key_reads_nothing() -> None:
+def test_a_token_of_an_unknown_key_is_invalid() -> None:
     assert verify_token(SIGNED, {b"87654321": SECRET}) is None
     assert verify_token(SIGNED, {}) is None
 
@@ -89,7 +89,7 @@ def _mutated(text: str, chance: random.Random) -> str:
             return PREFIX + base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def test_there_is_one_way_to_write_a_token() -> None:
+def test_only_the_canonical_encoding_of_a_token_is_valid() -> None:
     """Base64 allows several last characters, and ignores invalid ones."""
     last = SIGNED[-1]
     alphabet = LETTERS[:64]

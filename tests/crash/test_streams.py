@@ -48,7 +48,7 @@ ROW = {
     "queued_seq": 2, "queued_at": 1_000_000, "started_seq": 3, "started_at": 2_000_000,
     "ended_at": 4_000_000,
 }  # fmt: skip
-SAID = {"n": 1, "seq": 4, "at": 3_000_000, "type": "log", "facts": {}, "body": b'{"message":"hi"}'}
+SAID = {"n": 1, "seq": 4, "at": 3_000_000, "type": "log", "data": {}, "body": b'{"message":"hi"}'}
 LOG = [
     ("1000-1", "job-status", '{"status":"created"}'),
     ("1000-2", "job-status", '{"status":"queued"}'),

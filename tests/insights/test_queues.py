@@ -1,4 +1,4 @@
-"""Queues as a whole: looking at them, waiting until they are empty, clearing them."""
+"""Queue overview, drain and clear."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.worker.workers import running_worker
 from windlass import Context, InvalidArgumentError, Snooze, Windlass
 from windlass.client import Client
 from windlass.core.decisions.outcome import Failed, Succeeded
-from windlass.core.decisions.retry import Policy
 from windlass.core.decisions.transition import ApplyResult, Transition
+from windlass.core.job.retry_policy import Policy
 from windlass.core.job.state import State
+from windlass.core.query.drain_progress import DrainProgress
 from windlass.core.query.job_query import Query
-from windlass.core.query.queue_rates import DrainProgress
 from windlass.store import Store
 from windlass.stores import open_store
 from windlass.testing import VirtualClock, make_job
@@ -72,7 +72,9 @@ async def test_a_queue_has_depth_age_and_rates(store: Store, clock: VirtualClock
     assert (idle.rates.started, idle.oldest_age) == (0.0, None)
 
 
-async def test_what_ended_long_ago_is_not_in_the_rates(store: Store, clock: VirtualClock) -> None:
+async def test_attempts_of_ten_minutes_ago_are_not_in_the_rates(
+    store: Store, clock: VirtualClock
+) -> None:
     done = await start_one(store, queue="media")
     await settle_one(store, done, Succeeded())
     assert [one.name for one in await Client(store).queues()] == ["media"]
@@ -80,7 +82,7 @@ async def test_what_ended_long_ago_is_not_in_the_rates(store: Store, clock: Virt
     assert await Client(store).queues() == []
 
 
-async def test_clear_cancels_what_waits_and_nothing_that_runs(store: Store) -> None:
+async def test_clear_cancels_waiting_jobs_but_no_running_ones(store: Store) -> None:
     running = await start_one(store, queue="media")
     waiting = [
         await enqueue_one(store, queue="media"),
@@ -99,7 +101,7 @@ async def test_clear_cancels_what_waits_and_nothing_that_runs(store: Store) -> N
     assert await Client(store).clear("media") == 0
 
 
-async def test_clear_leaves_alone_what_starts_in_the_moment_between(store: Store) -> None:
+async def test_clear_does_not_cancel_a_job_claimed_meanwhile(store: Store) -> None:
     job = await enqueue_one(store, queue="media")
 
     class Racing(SpyStore):
@@ -120,7 +122,7 @@ async def test_clear_cancels_any_number_of_jobs(store: Store) -> None:
     assert not page.rows
 
 
-async def test_a_drain_ends_when_all_has_run_that_is_in_the_queue() -> None:
+async def test_a_drain_ends_when_the_queue_is_empty() -> None:
     app = Windlass("memory:")
     go = asyncio.Event()
 
@@ -135,23 +137,23 @@ async def test_a_drain_ends_when_all_has_run_that_is_in_the_queue() -> None:
     jobs = [await first.aenqueue() for _ in range(4)]
     await second.options(hold=True).aenqueue()
     client = app.client()
-    looks: list[DrainProgress] = []
+    polls: list[DrainProgress] = []
     async with asyncio.timeout(PATIENCE), running_worker(app, queues={"media": 2}):
-        async for look in client.drain("media"):
-            looks.append(look)
-            if len(looks) == 2:
-                assert look.left == 4
+        async for progress in client.drain("media"):
+            polls.append(progress)
+            if len(polls) == 2:
+                assert progress.left == 4
                 go.set()
-    assert (looks[0].left, looks[-1].left) == (4, 0)
-    assert looks[-1].peak >= 4
-    assert not any(look.capped for look in looks)
+    assert (polls[0].left, polls[-1].left) == (4, 0)
+    assert polls[-1].peak >= 4
+    assert not any(progress.capped for progress in polls)
     assert [(await job.arefresh()).state for job in jobs] == [State.SUCCEEDED] * 4
     held = (await client.store.stats())["media"].counts
     assert {state: n for state, n in held.items() if n} == {State.CREATED: 1}
     await app.aclose()
 
 
-async def test_a_drain_waits_for_what_is_to_be_tried_again() -> None:
+async def test_a_drain_waits_for_retrying_jobs() -> None:
     app = Windlass("memory:")
 
     @app.task
@@ -169,8 +171,8 @@ async def test_a_drain_waits_for_what_is_to_be_tried_again() -> None:
 
 
 async def test_a_drain_of_an_unknown_queue_ends_at_once(store: Store) -> None:
-    looks = [look async for look in Client(store).drain("nothing")]
-    assert [(look.left, look.peak) for look in looks] == [(0, 0)]
+    polls = [progress async for progress in Client(store).drain("nothing")]
+    assert [(progress.left, progress.peak) for progress in polls] == [(0, 0)]
     with pytest.raises(InvalidArgumentError, match="at least one queue"):
         await anext(Client(store).drain())
 
@@ -178,5 +180,5 @@ async def test_a_drain_of_an_unknown_queue_ends_at_once(store: Store) -> None:
 async def test_a_drain_reports_paused_queues(store: Store) -> None:
     await enqueue_one(store, queue="media")
     await store.pause(["media"], paused=True)
-    look = await anext(Client(store).drain("media", "mail"))
-    assert (look.left, look.paused) == (1, ("media",))
+    progress = await anext(Client(store).drain("media", "mail"))
+    assert (progress.left, progress.paused) == (1, ("media",))

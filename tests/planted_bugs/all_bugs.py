@@ -11,12 +11,12 @@ from tests.planted_bugs.bugs import (
     server,
     settle,
     simulation,
-    sql,
+    sqlite,
     stores,
     tasks,
     worker,
 )
 
 PLANTED_BUGS = planted_bugs_in(
-    worker, settle, tasks, stores, sql, postgres, simulation, schedules, flows, limits, server
+    worker, settle, tasks, stores, sqlite, postgres, simulation, schedules, flows, limits, server
 )

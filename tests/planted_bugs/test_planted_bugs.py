@@ -1,4 +1,4 @@
-"""Each planted bug is caught by an assertion of the test named beside it."""
+"""Each planted bug is caught by an assertion of its named test."""
 
 from __future__ import annotations
 

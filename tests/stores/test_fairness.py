@@ -18,7 +18,7 @@ import pytest
 from tests.stores.fairness_app import GO, STARTS, declare
 
 from windlass import Limit, Task, Windlass
-from windlass.testing.conformance.limits import settle_all
+from windlass.testing.conformance.limits.concurrency import settle_all
 from windlass.testing.factories import claim_all
 
 ROOT = Path(__file__).parents[2]

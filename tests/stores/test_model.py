@@ -17,7 +17,7 @@ from windlass.stores.memory import MemoryStore
 from windlass.stores.sqlite import SqliteStore
 from windlass.testing import VirtualClock, claim_all, make_job
 from windlass.testing.conformance.model import MakeStore, run_model
-from windlass.testing.faults import FaultyStore
+from windlass.testing.faulty_store import FaultyStore
 from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")

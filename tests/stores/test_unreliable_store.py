@@ -11,10 +11,10 @@ from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.fixtures import OpenStore
 from windlass.testing.conformance.suite import *  # noqa: F403
-from windlass.testing.faults import FaultyStore
+from windlass.testing.faulty_store import FaultyStore
 
 # Methods that write; `make test-all` runs the whole suite.
-SAMPLE = (TestBatches, TestClaim, TestEnqueue, TestRepetition, TestSettle)  # noqa: F405
+SAMPLE = (TestSettleBatch, TestClaim, TestEnqueue, TestIdempotency, TestSettle)  # noqa: F405
 
 
 @pytest.fixture

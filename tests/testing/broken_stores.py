@@ -11,8 +11,9 @@ from windlass.core.clock import Clock, Instant
 from windlass.core.decisions.enqueue import Conflicts, EnqueueResult
 from windlass.core.decisions.transition import ApplyResult, Decision, Status, Transition
 from windlass.core.event import EventType
+from windlass.core.job.new_job import NewJob
 from windlass.core.job.progress import clamp
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import RESCUING, State, Trigger
 from windlass.store import AttemptRecords, EventPage
 from windlass.stores.memory import MemoryStore

@@ -14,17 +14,10 @@ from tests.testing.broken_stores import Broken
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock
-from windlass.testing.conformance import (
-    cancel,
-    claim,
-    events,
-    leases,
-    order,
-    progress,
-    settle,
-    uniqueness,
-)
+from windlass.testing.conformance.attempts import claim, leases, progress, settle
+from windlass.testing.conformance.jobs import cancel, order, uniqueness
 from windlass.testing.conformance.model import run_model
+from windlass.testing.conformance.reads import events
 
 ConformanceTest: TypeAlias = Callable[..., Awaitable[None]]
 
@@ -90,7 +83,7 @@ def test_every_broken_store_is_listed() -> None:
 
 
 @pytest.mark.parametrize("broken", FOUND_BY, ids=lambda broken: broken.__name__)
-async def test_the_suite_finds_it(broken: type[Broken]) -> None:
+async def test_the_suite_finds_each_bug(broken: type[Broken]) -> None:
     with pytest.raises(AssertionError):
         await run_test(FOUND_BY[broken], broken)
 
@@ -105,7 +98,7 @@ async def test_a_correct_store_passes_the_same_test(broken: type[Broken]) -> Non
     [pytest.param(broken, marks=[pytest.mark.slow] * (broken in RARE)) for broken in FOUND_BY],
     ids=lambda broken: broken.__name__,
 )
-def test_the_model_finds_it(broken: type[Broken]) -> None:
+def test_the_model_finds_each_bug(broken: type[Broken]) -> None:
     with pytest.raises(AssertionError):
         run_model(
             lambda clock: broken(clock=clock).twin, steps=40, examples=200, seed=1, shrink=False

@@ -28,8 +28,8 @@ def jobs(app: Windlass) -> Iterator[Twin]:
         yield made
 
 
-class Film:
-    """A task of two steps, and the steps that were run."""
+class RecordedTask:
+    """A task of two steps that records which steps ran."""
 
     def __init__(self, app: Windlass, *, asynchronous: bool) -> None:
         self.ran: list[str] = []
@@ -60,8 +60,8 @@ class Film:
 
 
 @pytest.fixture(params=[True, False], ids=["async", "sync"])
-def film(app: Windlass, request: pytest.FixtureRequest) -> Film:
-    return Film(app, asynchronous=request.param)
+def film(app: Windlass, request: pytest.FixtureRequest) -> RecordedTask:
+    return RecordedTask(app, asynchronous=request.param)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def film(app: Windlass, request: pytest.FixtureRequest) -> Film:
     ],
 )
 def test_a_worker_crashes_at_the_point_and_another_continues(
-    film: Film, jobs: Twin, point: str, state: State, ran: str
+    film: RecordedTask, jobs: Twin, point: str, state: State, ran: str
 ) -> None:
     job = film.task.enqueue()
     with jobs.crash_at(point):
@@ -95,8 +95,8 @@ def test_a_worker_crashes_at_the_point_and_another_continues(
     assert job.row.retry_count == 0
 
 
-async def test_in_an_async_test_too(app: Windlass, jobs: Twin) -> None:
-    film = Film(app, asynchronous=True)
+async def test_a_crash_works_in_an_async_test(app: Windlass, jobs: Twin) -> None:
+    film = RecordedTask(app, asynchronous=True)
     job = await film.task.aenqueue()
     with jobs.crash_at("after-step:voice"):
         assert await jobs.adrain() == {State.RUNNING: 1}
@@ -107,8 +107,8 @@ async def test_in_an_async_test_too(app: Windlass, jobs: Twin) -> None:
 
 
 @pytest.mark.parametrize("how", ["until_empty", "inline"])
-def test_with_time_passing_another_worker_takes_over_at_once(
-    film: Film, jobs: Twin, how: str
+def test_with_until_empty_another_worker_continues_at_once(
+    film: RecordedTask, jobs: Twin, how: str
 ) -> None:
     start = jobs.clock.now()
     with jobs.crash_at("after-step:voice"):
@@ -124,7 +124,7 @@ def test_with_time_passing_another_worker_takes_over_at_once(
     assert (jobs.clock.now() - start) / 1e6 == 30
 
 
-def test_the_nth_time_is_counted_over_workers(film: Film, jobs: Twin) -> None:
+def test_the_nth_time_is_counted_over_workers(film: RecordedTask, jobs: Twin) -> None:
     job = film.task.enqueue()
     with jobs.crash_at("before-settle", nth=2):
         assert jobs.drain() == {State.SUCCEEDED: 1}
@@ -133,7 +133,7 @@ def test_the_nth_time_is_counted_over_workers(film: Film, jobs: Twin) -> None:
     assert [job.refresh().state, second.refresh().state] == [State.SUCCEEDED, State.RUNNING]
 
 
-def test_what_kills_every_worker_ends_failed(app: Windlass, jobs: Twin) -> None:
+def test_a_job_that_kills_every_worker_fails_at_the_crash_cap(app: Windlass, jobs: Twin) -> None:
     @app.task(crash_cap=2)
     async def killer() -> None:
         pass
@@ -174,7 +174,7 @@ def test_a_child_enqueued_before_the_crash_is_enqueued_again(app: Windlass, jobs
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
-def test_the_dead_write_nothing_not_even_in_a_finally(
+def test_a_crashed_worker_writes_nothing_even_in_finally(
     app: Windlass, jobs: Twin, asynchronous: bool
 ) -> None:
     @app.task
@@ -203,7 +203,7 @@ def test_the_dead_write_nothing_not_even_in_a_finally(
     jobs.assert_not_enqueued(cry)
 
 
-def test_all_that_the_worker_held_is_left_to_its_leases(app: Windlass, jobs: Twin) -> None:
+def test_all_jobs_of_a_crashed_worker_keep_their_leases(app: Windlass, jobs: Twin) -> None:
     @app.task
     async def waits() -> None:
         await asyncio.Event().wait()
@@ -218,7 +218,7 @@ def test_all_that_the_worker_held_is_left_to_its_leases(app: Windlass, jobs: Twi
         assert jobs.drain(concurrency=2) == {State.RUNNING: 2}
 
 
-def test_a_point_that_no_worker_reaches_fails_the_test(film: Film, jobs: Twin) -> None:
+def test_a_point_that_no_worker_reaches_fails_the_test(film: RecordedTask, jobs: Twin) -> None:
     film.task.enqueue()
     with (
         pytest.raises(AssertionError, match=r"reached 'after-step:sound'; .*after-step:voice"),
@@ -248,13 +248,13 @@ def test_an_unknown_point_is_refused_with_the_known_ones(jobs: Twin, point: str)
         pass
 
 
-def test_the_first_time_is_one(jobs: Twin) -> None:
+def test_nth_must_be_at_least_one(jobs: Twin) -> None:
     wrong = pytest.raises(InvalidArgumentError, match="nth must be at least 1")
     with wrong, jobs.crash_at("after-claim", nth=0):
         pass
 
 
-def test_after_the_block_workers_live(film: Film, jobs: Twin) -> None:
+def test_after_the_block_no_worker_crashes(film: RecordedTask, jobs: Twin) -> None:
     film.task.enqueue()
     with jobs.crash_at("after-claim"):
         jobs.drain()
@@ -262,8 +262,8 @@ def test_after_the_block_workers_live(film: Film, jobs: Twin) -> None:
     assert jobs.drain() == {State.SUCCEEDED: 1}
 
 
-def test_a_death_leaves_no_complaints_behind(
-    film: Film, jobs: Twin, caplog: pytest.LogCaptureFixture
+def test_a_simulated_crash_logs_no_warnings(
+    film: RecordedTask, jobs: Twin, caplog: pytest.LogCaptureFixture
 ) -> None:
     film.task.enqueue()
     threads = set(threading.enumerate())

@@ -25,7 +25,7 @@ def jobs(app: Windlass) -> Iterator[Twin]:
         yield made
 
 
-def test_what_is_not_due_yet_waits_until_the_clock_is_moved(app: Windlass, jobs: Twin) -> None:
+def test_a_delayed_job_waits_until_the_clock_moves(app: Windlass, jobs: Twin) -> None:
     ran: list[str] = []
 
     @app.task
@@ -68,7 +68,7 @@ def test_without_until_empty_a_retry_waits(app: Windlass, jobs: Twin) -> None:
     assert jobs.drain(until_empty=True) == {}
 
 
-def test_what_is_held_or_paused_or_too_late_is_left(app: Windlass, jobs: Twin) -> None:
+def test_a_drain_leaves_held_paused_and_expired_jobs(app: Windlass, jobs: Twin) -> None:
     @app.task
     async def work() -> None:
         pass
@@ -93,7 +93,7 @@ def test_what_is_held_or_paused_or_too_late_is_left(app: Windlass, jobs: Twin) -
     assert expired.refresh().state is State.FAILED
 
 
-def test_jobs_of_a_queue_run_one_by_one_by_priority(app: Windlass, jobs: Twin) -> None:
+def test_jobs_of_a_queue_run_one_at_a_time_by_priority(app: Windlass, jobs: Twin) -> None:
     running = 0
     order: list[int] = []
 
@@ -112,7 +112,7 @@ def test_jobs_of_a_queue_run_one_by_one_by_priority(app: Windlass, jobs: Twin) -
     assert order == [3, 2, 1]
 
 
-async def test_with_concurrency_jobs_may_wait_for_one_another(app: Windlass, jobs: Twin) -> None:
+async def test_with_concurrency_a_job_may_wait_for_another(app: Windlass, jobs: Twin) -> None:
     barrier = asyncio.Barrier(3)
 
     @app.task(timeout=20)
@@ -136,7 +136,7 @@ async def test_async_tasks_run_on_the_loop_of_the_test(app: Windlass, jobs: Twin
     assert seen == [asyncio.get_running_loop()]
 
 
-def test_jobs_that_tasks_enqueue_run_too_in_whatever_queue(app: Windlass, jobs: Twin) -> None:
+def test_jobs_enqueued_by_tasks_run_in_any_queue(app: Windlass, jobs: Twin) -> None:
     @app.task
     def leaf(number: int) -> None:
         pass
@@ -177,7 +177,7 @@ def test_the_lifespan_runs_once_per_drain_and_its_failure_is_raised(app: Windlas
             jobs.drain()
 
 
-def test_nothing_to_do_starts_no_worker(app: Windlass, jobs: Twin) -> None:
+def test_a_drain_without_jobs_starts_no_worker(app: Windlass, jobs: Twin) -> None:
     @app.lifespan
     async def life() -> AsyncIterator[None]:
         raise AssertionError("a worker was started")
@@ -187,7 +187,7 @@ def test_nothing_to_do_starts_no_worker(app: Windlass, jobs: Twin) -> None:
 
 
 @pytest.mark.parametrize("how", ["snoozes", "enqueues itself"])
-def test_jobs_without_an_end_are_named(
+def test_a_drain_that_never_ends_names_the_tasks(
     app: Windlass, jobs: Twin, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(drain, "MAX_ATTEMPTS", 50)
@@ -203,7 +203,7 @@ def test_jobs_without_an_end_are_named(
         jobs.drain(until_empty=True)
 
 
-def test_finished_jobs_are_kept_however_late_it_gets(app: Windlass, jobs: Twin) -> None:
+def test_a_drain_prunes_no_finished_jobs(app: Windlass, jobs: Twin) -> None:
     @app.task
     async def work() -> int:
         return 1
@@ -216,7 +216,7 @@ def test_finished_jobs_are_kept_however_late_it_gets(app: Windlass, jobs: Twin) 
     assert first.result() == 1
 
 
-async def test_a_drain_that_is_cancelled_gives_its_jobs_back(app: Windlass, jobs: Twin) -> None:
+async def test_a_cancelled_drain_releases_its_jobs(app: Windlass, jobs: Twin) -> None:
     started = asyncio.Event()
 
     @app.task
@@ -240,7 +240,7 @@ class Page:
     number: int
 
 
-async def test_a_drain_gives_a_batch_task_what_is_there_without_waiting_for_more() -> None:
+async def test_a_drain_does_not_wait_for_more_jobs_of_a_batch() -> None:
     app = Windlass("memory:")
     sizes: list[int] = []
 

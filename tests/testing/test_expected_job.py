@@ -80,7 +80,9 @@ def test_jobs_are_found_by_their_options_also_after_they_ran(app: Windlass, jobs
         jobs.drain(until_empty=True)
 
 
-def test_what_a_task_hands_over_counts_and_a_duplicate_does_not(app: Windlass, jobs: Twin) -> None:
+def test_children_of_a_task_count_as_enqueued_and_duplicates_do_not(
+    app: Windlass, jobs: Twin
+) -> None:
     leaf = app.task(send)
 
     @app.task
@@ -102,7 +104,7 @@ def test_what_a_task_hands_over_counts_and_a_duplicate_does_not(app: Windlass, j
     assert len(jobs.enqueued()) == 4
 
 
-def test_the_message_lists_what_was_enqueued_instead(app: Windlass, jobs: Twin) -> None:
+def test_the_message_lists_the_enqueued_jobs(app: Windlass, jobs: Twin) -> None:
     task, other = app.task(send), app.task(transcode)
     other.enqueue(Path("a.mov"), Size(1))
     task.options(queue="mail").enqueue("ann")
@@ -134,7 +136,7 @@ def test_an_unknown_name_is_an_error(app: Windlass, jobs: Twin) -> None:
         jobs.assert_not_enqueued(task, tto="ann")
 
 
-def test_a_job_enqueued_by_an_old_name_is_its_tasks(app: Windlass, jobs: Twin) -> None:
+def test_a_job_enqueued_by_an_alias_belongs_to_its_task(app: Windlass, jobs: Twin) -> None:
     old = Windlass("memory:")
     before = old.task(name="before")(send)
     now = app.task(name="now", aliases=["before"])(send)

@@ -25,8 +25,8 @@ def jobs(app: Windlass) -> Iterator[Twin]:
         yield made
 
 
-class Story:
-    """Tasks that fail, wait, and hand over."""
+class SampleTasks:
+    """Tasks that fail, wait, and create children."""
 
     def __init__(self, app: Windlass) -> None:
         @app.task(max_retries=2, backoff=fixed(60))
@@ -49,65 +49,73 @@ class Story:
 
 
 @pytest.fixture
-def story(app: Windlass) -> Story:
-    return Story(app)
+def tasks(app: Windlass) -> SampleTasks:
+    return SampleTasks(app)
 
 
-def test_a_job_has_ended_retries_and_all_when_enqueue_returns(story: Story, jobs: Twin) -> None:
+def test_an_inline_job_has_ended_with_its_retries_when_enqueue_returns(
+    tasks: SampleTasks, jobs: Twin
+) -> None:
     start = jobs.clock.now()
-    job = story.stubborn.enqueue(3)
+    job = tasks.stubborn.enqueue(3)
     assert job.state is State.SUCCEEDED
     assert job.result() == 3
     assert (jobs.clock.now() - start) / 1e6 == 120
 
 
 @pytest.mark.filterwarnings("ignore:this call blocks the running event loop")
-async def test_in_an_async_test_both_ways_of_enqueueing_do_so(story: Story, jobs: Twin) -> None:
-    assert (await story.stubborn.aenqueue(2)).state is State.SUCCEEDED
+async def test_inline_mode_works_for_enqueue_and_aenqueue_in_an_async_test(
+    tasks: SampleTasks, jobs: Twin
+) -> None:
+    assert (await tasks.stubborn.aenqueue(2)).state is State.SUCCEEDED
     with pytest.warns(RuntimeWarning, match="blocks the running event loop"):
-        job = story.stubborn.enqueue(1)
+        job = tasks.stubborn.enqueue(1)
     assert job.state is State.SUCCEEDED
 
 
-def test_a_delay_is_waited_for_by_the_clock(story: Story, jobs: Twin) -> None:
+def test_inline_mode_moves_the_clock_to_a_delayed_job(tasks: SampleTasks, jobs: Twin) -> None:
     start = jobs.clock.now()
-    assert story.stubborn.options(delay="1d").enqueue(1).result() == 1
+    assert tasks.stubborn.options(delay="1d").enqueue(1).result() == 1
     assert (jobs.clock.now() - start) / 1e6 == 86_400
 
 
-def test_a_failure_raises_only_with_raises(story: Story, jobs: Twin) -> None:
-    job = story.stubborn.enqueue(9)
+def test_a_failure_raises_only_with_raises(tasks: SampleTasks, jobs: Twin) -> None:
+    job = tasks.stubborn.enqueue(9)
     assert job.state is State.FAILED
     with pytest.raises(JobFailedError, match="not yet"):
         job.result()
     with jobs.inline(raises=True), pytest.raises(JobFailedError, match="not yet"):
-        story.stubborn.enqueue(9)
-    assert story.stubborn.enqueue(9).state is State.FAILED
+        tasks.stubborn.enqueue(9)
+    assert tasks.stubborn.enqueue(9).state is State.FAILED
 
 
-def test_bad_arguments_are_refused_as_ever(story: Story, jobs: Twin) -> None:
+def test_inline_mode_refuses_invalid_arguments(tasks: SampleTasks, jobs: Twin) -> None:
     wrong: Any = "many"
     with pytest.raises(ValueError, match="succeeds_in"):
-        story.stubborn.enqueue(wrong)
+        tasks.stubborn.enqueue(wrong)
 
 
-def test_a_task_gets_its_child_ended_and_keeps_its_own_lease(story: Story, jobs: Twin) -> None:
-    job = story.parent.enqueue("10h")  # far beyond the lease of 30 s
+def test_an_inline_task_gets_an_ended_child_and_keeps_its_lease(
+    tasks: SampleTasks, jobs: Twin
+) -> None:
+    job = tasks.parent.enqueue("10h")  # far beyond the lease of 30 s
     assert job.result() == [1, 2]
     assert job.row.crash_count == 0
-    assert [job.state for job in jobs.enqueued(story.stubborn)] == [State.SUCCEEDED] * 2
+    assert [job.state for job in jobs.enqueued(tasks.stubborn)] == [State.SUCCEEDED] * 2
 
 
-def test_a_sync_task_gets_its_child_ended(story: Story, jobs: Twin) -> None:
-    assert story.sync_parent.enqueue().result() == 2
+def test_an_inline_sync_task_gets_an_ended_child(tasks: SampleTasks, jobs: Twin) -> None:
+    assert tasks.sync_parent.enqueue().result() == 2
 
 
-async def test_many_at_once_all_end(story: Story, jobs: Twin) -> None:
-    made = await asyncio.gather(*(story.stubborn.aenqueue(n % 3 + 1) for n in range(9)))
+async def test_concurrent_inline_enqueues_all_end(tasks: SampleTasks, jobs: Twin) -> None:
+    made = await asyncio.gather(*(tasks.stubborn.aenqueue(n % 3 + 1) for n in range(9)))
     assert {job.state for job in made} == {State.SUCCEEDED}
 
 
-async def test_a_job_that_another_worker_took_is_waited_for(app: Windlass, jobs: Twin) -> None:
+async def test_inline_mode_waits_for_a_job_claimed_by_another_worker(
+    app: Windlass, jobs: Twin
+) -> None:
     started, released = asyncio.Event(), asyncio.Event()
 
     @app.task(queue="first")
@@ -127,40 +135,42 @@ async def test_a_job_that_another_worker_took_is_waited_for(app: Windlass, jobs:
     assert (await beside).state is State.SUCCEEDED
 
 
-def test_a_task_that_moves_the_clock_keeps_its_lease(
-    app: Windlass, story: Story, jobs: Twin
+def test_a_task_that_advances_the_clock_keeps_its_lease(
+    app: Windlass, tasks: SampleTasks, jobs: Twin
 ) -> None:
     @app.task
     async def slow(ctx: Context) -> int:
         jobs.clock.advance("1h")  # as if the work took that long
-        return (await story.stubborn.aenqueue(2)).row.attempt
+        return (await tasks.stubborn.aenqueue(2)).row.attempt
 
     job = slow.enqueue()
     assert job.result() == 2
     assert job.row.attempt == 1
 
 
-def test_what_is_held_waits_for_its_submit_and_a_drain(story: Story, jobs: Twin) -> None:
-    job = story.stubborn.options(hold=True).enqueue(1)
+def test_a_held_job_waits_for_submit_and_drain_in_inline_mode(
+    tasks: SampleTasks, jobs: Twin
+) -> None:
+    job = tasks.stubborn.options(hold=True).enqueue(1)
     assert job.state is State.CREATED
     job.submit()
     assert jobs.drain() == {State.SUCCEEDED: 1}
 
 
-def test_a_repeated_request_returns_the_ended_job(story: Story, jobs: Twin) -> None:
-    first = story.stubborn.options(request_id="r").enqueue(1)
-    second = story.stubborn.options(request_id="r").enqueue(1)
+def test_a_repeated_request_returns_the_ended_job(tasks: SampleTasks, jobs: Twin) -> None:
+    first = tasks.stubborn.options(request_id="r").enqueue(1)
+    second = tasks.stubborn.options(request_id="r").enqueue(1)
     assert (second.id, second.duplicate, second.state) == (first.id, True, State.SUCCEEDED)
 
 
-def test_after_the_block_jobs_wait_again(app: Windlass, story: Story) -> None:
+def test_after_the_block_jobs_wait_again(app: Windlass, tasks: SampleTasks) -> None:
     with twin(app) as jobs:
         with jobs.inline():
-            assert story.stubborn.enqueue(1).state is State.SUCCEEDED
-        assert story.stubborn.enqueue(1).state is State.QUEUED
+            assert tasks.stubborn.enqueue(1).state is State.SUCCEEDED
+        assert tasks.stubborn.enqueue(1).state is State.QUEUED
 
 
-def test_a_terminal_error_ends_it_at_once(app: Windlass, jobs: Twin) -> None:
+def test_a_terminal_error_ends_an_inline_job_at_once(app: Windlass, jobs: Twin) -> None:
     @app.task
     async def picky() -> None:
         raise InvalidInput("no such file")

@@ -42,7 +42,7 @@ def test_inline(inline_jobs):
 def run(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *, apart: bool = False
 ) -> pytest.RunResult:
-    """With our plugin and no other, whether or not it is installed here."""
+    """Run pytest with only the plugin of Windlass, whether or not it is installed."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("WINDLASS_APP", raising=False)
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
@@ -50,7 +50,7 @@ def run(
     return start("-p", "_windlass_pytest", "-W", "error")
 
 
-def test_the_app_is_named_by_a_setting_of_pytest(
+def test_the_app_can_be_set_in_the_pytest_configuration(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makeini("[pytest]\nwindlass_app = shop:app\n")
@@ -59,7 +59,7 @@ def test_the_app_is_named_by_a_setting_of_pytest(
     assert not (pytester.path / "real.db").exists()
 
 
-def test_the_app_is_named_by_the_settings_of_windlass(
+def test_the_app_can_be_set_in_the_windlass_configuration(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makefile(".toml", windlass='app = "shop:app"')
@@ -67,7 +67,7 @@ def test_the_app_is_named_by_the_settings_of_windlass(
     run(pytester, monkeypatch).assert_outcomes(passed=3)
 
 
-def test_the_app_is_given_by_a_fixture(
+def test_the_app_can_come_from_a_fixture(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makeini("[pytest]\nwindlass_app = no.such:thing\n")
@@ -120,7 +120,7 @@ def test_an_unused_plugin_imports_nothing(
     run(pytester, monkeypatch, apart=True).assert_outcomes(passed=1)
 
 
-def test_the_package_names_the_plugin() -> None:
+def test_the_package_declares_the_plugin() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     [(name, module)] = project["project"]["entry-points"]["pytest11"].items()
     assert name == "windlass"
@@ -128,7 +128,7 @@ def test_the_package_names_the_plugin() -> None:
     assert f"src/{module}.py" in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 
 
-def test_testing_needs_no_pytest(pytester: pytest.Pytester) -> None:
+def test_windlass_testing_does_not_import_pytest(pytester: pytest.Pytester) -> None:
     done = pytester.runpython_c(
         "import sys, windlass.testing as t\n"
         "assert not {'pytest', 'hypothesis', 'apsw', 'typer'} & set(sys.modules)\n"
@@ -137,7 +137,7 @@ def test_testing_needs_no_pytest(pytester: pytest.Pytester) -> None:
     assert done.ret == 0
 
 
-def test_the_tests_of_the_page_pass(
+def test_the_tests_in_the_documentation_pass(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (ROOT / "docs/how-to/test-your-tasks.md").read_text()

@@ -1,4 +1,4 @@
-"""A task called without a worker, with a real context."""
+"""Contexts for calling one task without a worker."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_context_records_the_events_of_the_task(app: Windlass, asynchronous:
     assert (artifact["name"], artifact["uri"], artifact["size"]) == ("film", "file:///film.mp4", 12)
 
 
-async def test_in_an_async_test_it_is_on_the_tests_own_loop(app: Windlass) -> None:
+async def test_in_an_async_test_the_context_uses_the_loop_of_the_test(app: Windlass) -> None:
     task = app.task(async_film)
     ctx = context(task)
     assert await task(ctx, "a") == "a.wav"
@@ -88,12 +88,12 @@ async def test_a_sync_step_in_an_async_task_is_refused_as_in_a_worker(app: Windl
         await wrong(context())
 
 
-async def test_a_sync_task_works_in_an_async_test_if_it_is_named(app: Windlass) -> None:
+async def test_a_sync_task_works_in_an_async_test_if_passed_to_context(app: Windlass) -> None:
     task = app.task(film)
     assert task(context(task), "a") == "a.wav"
 
 
-def test_steps_of_earlier_attempts_are_not_done_again(app: Windlass) -> None:
+def test_steps_of_earlier_attempts_do_not_run_again(app: Windlass) -> None:
     task = app.task(film)
     ctx = context(task, steps={"voice": "kept.wav"})
     assert ctx.attempt == 2
@@ -121,7 +121,7 @@ def test_steps_need_an_earlier_attempt() -> None:
         context(attempt=0)
 
 
-def test_facts_about_the_job_are_given_by_name(app: Windlass) -> None:
+def test_fields_of_the_job_are_passed_by_name(app: Windlass) -> None:
     task = app.task(queue="media", priority=3)(film)
     ctx = context(task, owner="ann", tags=("x",), headers={"trace": "t"}, state="model")
     job = ctx.job
@@ -142,7 +142,9 @@ def test_a_context_can_be_cancelled_for_the_task() -> None:
     assert ctx.cancelled
 
 
-def test_the_workspace_is_real_and_deleted_with_the_context(tmp_path: Path, app: Windlass) -> None:
+def test_the_workspace_is_a_directory_deleted_with_the_context(
+    tmp_path: Path, app: Windlass
+) -> None:
     ctx = context(app.task(film))
     place = ctx.workspace / "file"
     place.write_text("x")
@@ -152,7 +154,7 @@ def test_the_workspace_is_real_and_deleted_with_the_context(tmp_path: Path, app:
     assert not place.exists()
 
 
-def test_jobs_of_a_lone_task_reach_no_real_store(app: Windlass, tmp_path: Path) -> None:
+def test_jobs_enqueued_in_a_context_reach_no_real_store(app: Windlass, tmp_path: Path) -> None:
     @app.middleware
     def mark(new: NewJob) -> NewJob:
         return replace(new, tags=("seen",))
@@ -175,7 +177,7 @@ def test_jobs_of_a_lone_task_reach_no_real_store(app: Windlass, tmp_path: Path) 
     assert not (tmp_path / "jobs.db").exists()
 
 
-def test_in_a_twin_the_jobs_of_a_lone_task_are_the_twins(app: Windlass) -> None:
+def test_in_a_twin_jobs_enqueued_in_a_context_belong_to_the_twin(app: Windlass) -> None:
     @app.task
     def leaf(number: int) -> None:
         pass
@@ -190,7 +192,7 @@ def test_in_a_twin_the_jobs_of_a_lone_task_are_the_twins(app: Windlass) -> None:
         jobs.assert_enqueued(leaf, count=2)
 
 
-def test_a_codec_of_the_apps_own_is_used(tmp_path: Path) -> None:
+def test_the_context_uses_the_codec_of_the_app(tmp_path: Path) -> None:
     class Money(JsonCodec):
         def encode(self, value: Any, purpose: Purpose) -> bytes:
             return super().encode(str(value), purpose)
@@ -209,7 +211,7 @@ def test_a_codec_of_the_apps_own_is_used(tmp_path: Path) -> None:
     app.close()
 
 
-def test_stages_of_the_task_and_of_the_app_count(tmp_path: Path) -> None:
+def test_the_context_uses_stages_of_task_and_app(tmp_path: Path) -> None:
     app = Windlass("memory:", stages={"tts": ("Voice", (0, 50))})
     task = app.task(film)
     ctx = context(task)
@@ -222,7 +224,7 @@ def test_stages_of_the_task_and_of_the_app_count(tmp_path: Path) -> None:
     app.close()
 
 
-def test_a_task_of_a_group_without_an_app_can_be_called_alone() -> None:
+def test_a_task_of_a_group_without_an_app_can_be_called() -> None:
     task = Tasks().task(film)
     ctx = context(task)
     assert task(ctx, "a") == "a.wav"

@@ -1,4 +1,4 @@
-"""Schedules of a twin: they tick when the test calls `tick`."""
+"""Schedules of a twin tick only when the test calls `tick`."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def test_a_drain_does_not_tick(app: Windlass) -> None:
         assert jobs.drain(until_empty=True) == {State.SUCCEEDED: 1}
 
 
-async def test_it_ticks_in_a_running_loop_too(app: Windlass) -> None:
+async def test_atick_works_in_a_running_event_loop(app: Windlass) -> None:
     with twin(app) as jobs:
         jobs.clock.advance("3h")
         assert len(await jobs.atick()) == 1
 
 
-def test_inline_a_tick_runs_to_its_end(app: Windlass) -> None:
+def test_in_inline_mode_a_tick_runs_its_job_to_the_end(app: Windlass) -> None:
     with twin(app) as jobs, jobs.inline():
         jobs.clock.advance("3h")
         [job] = jobs.tick()
         assert job.state is State.SUCCEEDED
 
 
-def test_middleware_sees_what_ticks_make(app: Windlass) -> None:
+def test_middleware_gets_the_jobs_of_ticks(app: Windlass) -> None:
     seen: list[str] = []
 
     @app.middleware
@@ -67,7 +67,7 @@ def test_middleware_sees_what_ticks_make(app: Windlass) -> None:
     assert seen == ["2026-01-01T03:00:00Z"]
 
 
-def test_what_ticks_stays_with_the_twin(app: Windlass) -> None:
+def test_schedules_of_a_twin_do_not_reach_the_real_store(app: Windlass) -> None:
     with twin(app):
         assert [one.name for one in app.schedules.list()] == ["nightly"]
     assert app.schedules.list() == []

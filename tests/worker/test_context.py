@@ -22,12 +22,12 @@ from windlass.core.errors import StaleLeaseError, StoreUnavailableError, TooLarg
 from windlass.core.event import Event, EventType
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.sizes import MAX_BLOB, MAX_EVENT, MAX_KEY
+from windlass.core.size_limits import MAX_BLOB, MAX_EVENT, MAX_KEY
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import claim_one, read_events, settle_one, start_one
-from windlass.testing.faults import FaultyStore
+from windlass.testing.faulty_store import FaultyStore
 
 
 @pytest.fixture

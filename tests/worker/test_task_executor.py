@@ -29,12 +29,12 @@ from windlass.core import errors
 from windlass.core.clock import SECOND
 from windlass.core.codec import JsonCodec, Purpose
 from windlass.core.decisions.outcome import Snoozed
-from windlass.core.decisions.retry import custom
 from windlass.core.event import EventType
 from windlass.core.job.failure import CRASHED, TIMEOUT, UNKNOWN_TASK, ErrorKind
+from windlass.core.job.retry_policy import custom
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State, Trigger
-from windlass.core.sizes import MAX_BLOB, MAX_TRACEBACK
+from windlass.core.size_limits import MAX_BLOB, MAX_TRACEBACK
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import claim_one, settle_one, sweep_all
 from windlass.worker.execution.error_info import PACKAGE_DIR

@@ -19,7 +19,7 @@ from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import EventType
 from windlass.core.job.state import State, Trigger
 from windlass.testing.clock import VirtualClock
-from windlass.testing.faults import FaultyStore
+from windlass.testing.faulty_store import FaultyStore
 
 FOREVER = 3600.0
 

@@ -17,9 +17,9 @@ from uuid import UUID
 from windlass.core.clock import SECOND, Instant
 from windlass.core.decisions.outcome import Succeeded
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.job.row import DEFAULT_QUEUE
-from windlass.core.records import Entry
+from windlass.core.job.new_job import DEFAULT_QUEUE
 from windlass.core.schedule import MARK, NAME_HEADER, TICK_HEADER, Schedule, iso, start_schedule
+from windlass.core.versioned_record import Entry
 from windlass.cron import ticks_of
 from windlass.records.schedule_records import ScheduleRecords, make_schedule
 from windlass.store import DAY, Store

@@ -66,7 +66,7 @@ def by_job(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Row]]:
     found: dict[int, list[Row]] = {}
     for values in rows:
         row = dict(values)
-        row["facts"] = json.loads(row.get("facts") or "{}")
+        row["data"] = json.loads(row.get("data") or "{}")
         found.setdefault(row["n"], []).append(row)
     return found
 

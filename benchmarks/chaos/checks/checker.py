@@ -86,7 +86,7 @@ def fences_rise(it: Evidence) -> Iterator[str]:
     """Each claim has a higher fence. A frozen worker may start an attempt that it has lost."""
     for row in it.jobs:
         starts = [line for line in it.runs.get(row["id"], ()) if line["phase"] == "start"]
-        lost = {past["fence"] for past in it.attempts(row) if past["facts"]["outcome"] in LOST}
+        lost = {past["fence"] for past in it.attempts(row) if past["data"]["outcome"] in LOST}
         highest = 0
         for line in starts:
             if line["fence"] <= highest and line["fence"] not in lost:
@@ -103,15 +103,15 @@ def attempts_do_not_overlap(it: Evidence) -> Iterator[str]:
     for row in it.jobs:
         past = it.attempts(row)
         for place, earlier in enumerate(past):
-            later = past[place + 1]["facts"] if place + 1 < len(past) else row
+            later = past[place + 1]["data"] if place + 1 < len(past) else row
             began = (
                 later["started_at"] if later["started_seq"] else None
             )  # else it is the earlier's
             what = f"job {row['id']}: fence {earlier['fence']}"
-            ended, outcome = earlier["at"], earlier["facts"]["outcome"]
+            ended, outcome = earlier["at"], earlier["data"]["outcome"]
             if began is not None and began < ended:
                 yield f"{what} was not over when the next began"
-            if outcome in LOST and ended < earlier["facts"]["started_at"] + lease:
+            if outcome in LOST and ended < earlier["data"]["started_at"] + lease:
                 yield f"{what} was taken before its lease ran out"
             if outcome not in LOST and _spoke_after(it, row["id"], earlier["fence"]):
                 yield f"{what} ran on after {outcome}"
@@ -145,7 +145,7 @@ def logs_are_dense(it: Evidence) -> Iterator[str]:
         for line in it.log.get(row["n"], ()):
             seen.append(line["seq"])
             if line["type"] == "attempt":
-                seen += [line["facts"]["queued_seq"], line["facts"]["started_seq"]]
+                seen += [line["data"]["queued_seq"], line["data"]["started_seq"]]
         if sorted(filter(None, seen)) != list(range(1, row["seq"] + 1)):
             yield f"the log of job {row['id']} is {sorted(seen)}; its last event is {row['seq']}"
 
@@ -164,7 +164,7 @@ def attempts_are_within_bounds(it: Evidence) -> Iterator[str]:
         if crashes > cap or (row["state"] == "failed" and crashes != cap):
             yield f"job {job} is {row['state']} after {crashes} crashes; its cap is {cap}"
         raised = sum(_raised(it, job, line) for line in past)
-        reported = sum(line["facts"]["error"] is not None for line in past) - raised
+        reported = sum(line["data"]["error"] is not None for line in past) - raised
         if crashes - reported not in _LAST_CRASH.get(row["state"], {0}):
             yield f"job {job} counts {crashes} crashes, its log tells of {reported}"
         if row["retry_count"] != raised:
@@ -177,7 +177,7 @@ def attempts_are_within_bounds(it: Evidence) -> Iterator[str]:
 def _raised(it: Evidence, job: str, past: Row) -> bool:
     """Whether the task itself recorded it, and the attempt ended by it."""
     message = {line["fence"] for line in it.runs.get(job, ()) if line["phase"] == "raise"}
-    return past["facts"]["outcome"] == "retry" and past["fence"] in message
+    return past["data"]["outcome"] == "retry" and past["fence"] in message
 
 
 def effects_are_fenced(it: Evidence) -> Iterator[str]:
@@ -231,7 +231,7 @@ def settles_were_answered_truly(it: Evidence) -> Iterator[str]:
     for row in it.jobs:
         ends[row["id"], row["fence"]] = row["trigger"]
         for past in it.attempts(row):
-            ends[row["id"], past["fence"]] = past["facts"]["outcome"]
+            ends[row["id"], past["fence"]] = past["data"]["outcome"]
     for message in it.settles:
         end = ends.get((message["job"], message["fence"]))
         what = f"the {message['trigger']} of job {message['job']}, fence {message['fence']},"

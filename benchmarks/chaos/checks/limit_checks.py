@@ -77,18 +77,18 @@ def stints(it: Evidence) -> Iterator[Stint]:
     for row in it.jobs:
         gates, ready = _gates(it, row), row["created_at"]
         for past in it.attempts(row):
-            facts, at = past["facts"], past["at"]
+            attempt, at = past["data"], past["at"]
             yield Stint(
                 job=row["id"],
                 fence=past["fence"],
-                outcome=facts["outcome"],
+                outcome=attempt["outcome"],
                 gates=gates,
                 ready=ready,
-                let_in=facts["queued_at"],
-                started=facts["started_at"],
+                let_in=attempt["queued_at"],
+                started=attempt["started_at"],
                 over=at,
             )
-            ready = at + round((facts["delay"] or 0) * SECOND)
+            ready = at + round((attempt["delay"] or 0) * SECOND)
         yield Stint(
             job=row["id"],
             fence=row["fence"] if row["started_seq"] else row["fence"] + 1,

@@ -72,7 +72,7 @@ def rescues(it: Evidence) -> Iterator[Rescue]:
         for place, lost in enumerate(past):
             at = _kill_of(lost, killed)
             if at is not None:
-                after: Row = past[place + 1]["facts"] if place + 1 < len(past) else row
+                after: Row = past[place + 1]["data"] if place + 1 < len(past) else row
                 started = after["started_at"]
                 # The kill of everything that killed this worker is noted after it.
                 others = [moment for moment in dark if at < moment < lost["at"]]
@@ -84,8 +84,8 @@ def rescues(it: Evidence) -> Iterator[Rescue]:
 
 
 def _kill_of(lost: Row, killed: dict[int, list[int]]) -> int | None:
-    facts = lost["facts"]
-    if facts["outcome"] != "crash":
+    attempt = lost["data"]
+    if attempt["outcome"] != "crash":
         return None
-    moments = killed.get(int(facts["worker"].split("-")[-2]), [])
-    return next((at for at in moments if facts["started_at"] <= at <= lost["at"]), None)
+    moments = killed.get(int(attempt["worker"].split("-")[-2]), [])
+    return next((at for at in moments if attempt["started_at"] <= at <= lost["at"]), None)

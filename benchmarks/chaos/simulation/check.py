@@ -12,8 +12,9 @@ from benchmarks.chaos.simulation.run import SimulationRun
 from benchmarks.chaos.simulation.tasks import ERRORS, TaskEvent
 from windlass.core.clock import SECOND
 from windlass.core.decisions.transition import Checkpoint
-from windlass.core.event import Event, EventType, fold, snapshot
+from windlass.core.event import Event, EventType
 from windlass.core.job.attempt import Attempt
+from windlass.core.job.event_log import expected_fold, fold
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State, Trigger
 from windlass.testing.clock import START
@@ -100,8 +101,8 @@ def the_log_is_dense_and_adds_up(case: Case) -> Iterator[str]:
     numbers = [event.seq for event in case.events]
     if numbers != list(range(1, case.row.seq + 1)):
         yield f"its events are {numbers}, its last is {case.row.seq}"
-    elif fold(case.events) != snapshot(case.row):
-        yield f"its events add up to {fold(case.events)}, its row is {snapshot(case.row)}"
+    elif fold(case.events) != expected_fold(case.row):
+        yield f"its events add up to {fold(case.events)}, its row is {expected_fold(case.row)}"
 
 
 def attempts_do_not_overlap(case: Case) -> Iterator[str]:

@@ -24,7 +24,7 @@ from windlass.core.clock import SECOND, Instant
 from windlass.core.decisions.transition import CancelRequest
 from windlass.core.errors import StoreError
 from windlass.core.ids import uuid7
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.core.job.state import ACTIVE
 from windlass.core.query.job_query import Query
 from windlass.store import Store

@@ -82,7 +82,7 @@ def seen(place: Path) -> Streams | None:
 def log_of(row: Row, lines: list[Row]) -> list[EventRef]:
     """Return every event of a job, from its row and its log."""
     found = {1: (row["created_at"], _STATUS)}
-    for held, kind in ((row, None), *((line["facts"], line["type"]) for line in lines)):
+    for held, kind in ((row, None), *((line["data"], line["type"]) for line in lines)):
         if kind in {None, "attempt"}:
             for name in ("queued", "started"):
                 if held[f"{name}_seq"]:

@@ -18,10 +18,10 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from windlass.core.clock import MAX_INSTANT, MINUTE, SECOND, Instant, to_datetime
-from windlass.core.decisions.retry import Policy
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.job.row import NewJob, check_new_job
-from windlass.core.sizes import check_text
+from windlass.core.job.new_job import NewJob, check_new_job
+from windlass.core.job.retry_policy import Policy
+from windlass.core.size_limits import check_text
 
 SCHEDULE = "schedule"  # record kind of schedules; the key is the name
 MARK = "schedule-mark"  # record kind of marks; the key is the id of the schedule
@@ -83,11 +83,13 @@ class Schedule:
     @staticmethod
     def decode(data: bytes) -> Schedule:
         """Decode; ignore fields of newer versions."""
-        facts = json.loads(data)
-        known: dict[str, Any] = {f.name: facts[f.name] for f in fields(Schedule) if f.name in facts}
-        shared = {name: facts["job"][name] for name in _SHARED if name in facts["job"]}
+        stored = json.loads(data)
+        known: dict[str, Any] = {
+            f.name: stored[f.name] for f in fields(Schedule) if f.name in stored
+        }
+        shared = {name: stored["job"][name] for name in _SHARED if name in stored["job"]}
         shared |= {
-            "id": UUID(facts["id"]),
+            "id": UUID(stored["id"]),
             "payload": base64.b64decode(shared["payload"]),
             "policy": Policy.decode(shared["policy"]),
             "tags": tuple(shared["tags"]),
@@ -95,7 +97,7 @@ class Schedule:
         known |= {
             "id": shared["id"],
             "job": NewJob(**shared),
-            "missed": MissedPolicy(facts["missed"]),
+            "missed": MissedPolicy(stored["missed"]),
         }
         return Schedule(**known)
 
@@ -112,8 +114,8 @@ class Mark:
 
     @staticmethod
     def decode(data: bytes) -> Mark:
-        facts = json.loads(data)
-        return Mark(facts["since"], facts["tick"])
+        stored = json.loads(data)
+        return Mark(stored["since"], stored["tick"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Task tokens: signed leases for workers that use the HTTP protocol.
 
-    wt_ + base64url(version, key id, job, fence, lease token, expiry, queue, receipt, holder,
+    wt_ + base64url(version, key id, job, fence, lease token, expiry, queue, receipt, API key id,
                     HMAC-SHA256)
 
 The signature proves that this server issued the lease. The job's row decides whether the lease is
@@ -34,15 +34,15 @@ _MAC = 32
 class TaskToken:
     """`receipt` is an opaque value that a transport needs back with the job.
 
-    `holder` is the id of the API key that claimed the job, if any: the token is valid only while
-    that key is.
+    `api_key_id` names the API key that claimed the job, if any. The token is valid only while that
+    key is.
     """
 
     lease: Lease
     queue: str
     expires_at: Instant
     receipt: str = ""
-    holder: str = ""
+    api_key_id: str = ""
 
     def signed(self, key_id: bytes, secret: bytes) -> str:
         """Return the signed token as text."""
@@ -50,7 +50,7 @@ class TaskToken:
         return _encode(body + hmac.digest(secret, body, "sha256"))
 
     def _body(self, key_id: bytes) -> bytes:
-        strings = [text.encode() for text in (self.queue, self.receipt, self.holder)]
+        strings = [text.encode() for text in (self.queue, self.receipt, self.api_key_id)]
         head = _HEAD.pack(
             _VERSION,
             key_id,
@@ -78,15 +78,17 @@ def verify_token(text: str, secrets: Mapping[bytes, bytes]) -> TaskToken | None:
     secret = secrets.get(body[1 : 1 + KEY_ID])
     if secret is None or not hmac.compare_digest(signature, hmac.digest(secret, body, "sha256")):
         return None
-    version, _, job_id, fence, token, expires_at, queue, receipt, holder = _HEAD.unpack_from(body)
+    version, _, job_id, fence, token, expires_at, queue, receipt, api_key_id = _HEAD.unpack_from(
+        body
+    )
     rest = body[_HEAD.size :]
-    if version != _VERSION or len(rest) != queue + receipt + holder:
+    if version != _VERSION or len(rest) != queue + receipt + api_key_id:
         return None
     return TaskToken(
         lease=Lease(UUID(bytes=job_id), fence, UUID(bytes=token)),
         queue=rest[:queue].decode(),
         receipt=rest[queue : queue + receipt].decode(),
-        holder=rest[queue + receipt :].decode(),
+        api_key_id=rest[queue + receipt :].decode(),
         expires_at=expires_at,
     )
 

@@ -67,9 +67,9 @@ class LiveWorker:
     @staticmethod
     def decode(data: bytes) -> LiveWorker:
         """Decode; ignore fields of newer versions."""
-        facts = json.loads(data)
-        known = {name: facts[name] for name in LiveWorker.__slots__ if name in facts}
-        return LiveWorker(**{**known, "tasks": tuple(facts["tasks"])})
+        fields = json.loads(data)
+        known = {name: fields[name] for name in LiveWorker.__slots__ if name in fields}
+        return LiveWorker(**{**known, "tasks": tuple(fields["tasks"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +86,15 @@ class Readiness:
 def unresponsive_problems(workers: Iterable[LiveWorker]) -> tuple[str, ...]:
     """Describe the unresponsive workers."""
     return tuple(
-        f"worker {one.name} (pid {one.pid} on {one.host}) is unresponsive: {one.free} free slots, "
-        f"but no jobs fetched for {one.unanswered_for:.0f} s; restart it"
-        for one in workers
-        if one.unresponsive
+        f"worker {worker.name} (pid {worker.pid} on {worker.host}) is unresponsive: "
+        f"{worker.free} free slots, "
+        f"but no jobs fetched for {worker.unanswered_for:.0f} s; restart it"
+        for worker in workers
+        if worker.unresponsive
     )
 
 
 def store_problem(error: BaseException, timeout: float) -> str:
     """Describe a store that cannot be reached."""
-    why = f"no answer within {timeout:g} s" if isinstance(error, TimeoutError) else str(error)
-    return f"the store cannot be reached: {why}"
+    reason = f"no answer within {timeout:g} s" if isinstance(error, TimeoutError) else str(error)
+    return f"the store cannot be reached: {reason}"

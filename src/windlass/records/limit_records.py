@@ -6,17 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from windlass.core.admission.gates import (
-    KEY,
-    LIMIT,
-    GateStats,
-    Limit,
-    LimitSetting,
-    check_limit_name,
-)
+from windlass.core.admission.gates import GateStats
+from windlass.core.admission.limit import KEY, LIMIT, Limit, LimitSetting, check_limit_name
 from windlass.core.errors import InvalidArgumentError, NotFoundError
-from windlass.core.records import Entry, Put
-from windlass.core.sizes import check_text
+from windlass.core.size_limits import check_text
+from windlass.core.versioned_record import Entry, Put
 from windlass.store import Store
 
 

@@ -18,8 +18,7 @@ from windlass.core.errors import (
     WindlassError,
 )
 from windlass.core.ids import uuid7
-from windlass.core.job.row import NewJob
-from windlass.core.records import Entry, Put
+from windlass.core.job.new_job import NewJob
 from windlass.core.schedule import (
     MARK,
     NEVER,
@@ -35,6 +34,7 @@ from windlass.core.schedule import (
     start_schedule,
     tick_job,
 )
+from windlass.core.versioned_record import Entry, Put
 from windlass.cron import microseconds, ticks_of
 from windlass.store import Store
 

@@ -15,7 +15,8 @@ from windlass.client import Client, EnqueueOptions
 from windlass.core.codec import Codec
 from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.errors import NotFoundError
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.schedules import Schedules
 from windlass.server.auth.audit import AuditLog
 from windlass.server.auth.authenticator import Authenticator

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from windlass.core.job.state import FINAL, State
 from windlass.core.worker_presence import LiveWorker
-from windlass.insights.queues import Queue
+from windlass.insights.queue_overview import Queue
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Sample = tuple[Mapping[str, str], float]

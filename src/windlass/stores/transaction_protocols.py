@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.transition import Transition
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 
 
 class TransactionEnqueuer(Protocol):

@@ -25,15 +25,16 @@ from pydantic import (
 
 from windlass.core import errors
 from windlass.core.clock import Instant
-from windlass.core.decisions import retry
 from windlass.core.decisions.enqueue import EnqueueResult, EnqueueStatus
 from windlass.core.decisions.transition import ApplyResult, Status, Transition
+from windlass.core.diagnosis import Diagnosis
 from windlass.core.errors import InvalidArgumentError, RequestError, SchemaError, WindlassError
 from windlass.core.event import Event
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.fast_dataclass import positional_value
+from windlass.core.job import retry_policy
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.diagnosis import Diagnosis
-from windlass.core.value import positional_value
 from windlass.store import Capabilities, Store
 
 PROTOCOL = "1"  # incremented on incompatible changes; a new field is compatible
@@ -279,9 +280,11 @@ def enqueue_results(
 def with_storable_backoff(new: NewJob) -> NewJob:
     """Replace a custom backoff, which is a function, by its stored form."""
     policy = new.policy
-    if not isinstance(policy.backoff, retry.Custom):
+    if not isinstance(policy.backoff, retry_policy.Custom):
         return new
-    return replace(new, policy=replace(policy, backoff=retry.storable_backoff(policy.backoff)))
+    return replace(
+        new, policy=replace(policy, backoff=retry_policy.storable_backoff(policy.backoff))
+    )
 
 
 def sendable_transition(transition: Transition) -> Transition:

@@ -7,15 +7,15 @@ loses responses.
 
 from __future__ import annotations
 
+from windlass.testing.app_twin import Twin, twin
 from windlass.testing.clock import VirtualClock
-from windlass.testing.crash_points import CrashPoint, SimulatedCrash
+from windlass.testing.crashing_store import CrashingStore, SimulatedCrash
 from windlass.testing.factories import claim_all, make_failure, make_job
-from windlass.testing.faults import FaultyStore
+from windlass.testing.faulty_store import FaultyStore
 from windlass.testing.task_context import RecordingContext, batch, context
-from windlass.testing.twins import Twin, twin
 
 __all__ = [
-    "CrashPoint",
+    "CrashingStore",
     "FaultyStore",
     "RecordingContext",
     "SimulatedCrash",

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from windlass.app import Windlass
 from windlass.core.clock import Instant
-from windlass.core.decisions.outcome import sweep
+from windlass.core.decisions.maintenance import sweep
 from windlass.core.errors import ConflictError
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import DEFAULT_LEASE
@@ -25,7 +25,7 @@ from windlass.core.query.job_query import MAX_PAGE, Query
 from windlass.store import Retention, Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import no_jitter
-from windlass.testing.store_spy import SimulatedWorker, SpyStore, TwinState, run_immediate
+from windlass.testing.spy_store import SimulatedWorker, SpyStore, TwinState, run_immediate
 from windlass.worker import Worker, WorkerConfig
 
 MAX_ATTEMPTS = 10_000
@@ -187,8 +187,8 @@ class Drainer:
         rows = run_immediate(self._store.due(MAX_PAGE)) + run_immediate(
             self._store.expired(MAX_PAGE)
         )
-        answers = run_immediate(self._store.apply([sweep(row, random=no_jitter) for row in rows]))
-        return any(answer.applied for answer in answers)
+        results = run_immediate(self._store.apply([sweep(row, random=no_jitter) for row in rows]))
+        return any(result.applied for result in results)
 
     def _extend_leases(self) -> None:
         """Extend the leases of running workers.

@@ -13,7 +13,8 @@ from windlass.core.clock import from_datetime, to_datetime
 from windlass.core.codec import Purpose
 from windlass.core.duration import to_seconds
 from windlass.core.errors import InvalidArgumentError, WindlassError
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.task_spec import TaskSpec
 

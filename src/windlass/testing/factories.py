@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from windlass.core.decisions.outcome import Outcome, settle, sweep
+from windlass.core.decisions.maintenance import sweep
+from windlass.core.decisions.outcome import Outcome, settle
 from windlass.core.decisions.transition import ApplyResult, CancelRequest, Transition
 from windlass.core.event import Event, EventType, Record
 from windlass.core.ids import uuid7
 from windlass.core.job.failure import ErrorKind, Failure
 from windlass.core.job.lease import Claim
-from windlass.core.job.row import DEFAULT_QUEUE, JobRow, NewJob
+from windlass.core.job.new_job import DEFAULT_QUEUE, NewJob
+from windlass.core.job.row import JobRow
 from windlass.store import AttemptRecords, Store
 
 

@@ -18,7 +18,8 @@ from windlass.core.decisions.outcome import Failed
 from windlass.core.errors import ConfigurationError, InvalidArgumentError
 from windlass.core.event import LIFECYCLE, Event, EventType
 from windlass.core.ids import uuid7
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.job import Job
 from windlass.loop_thread import LoopThread
 from windlass.store import Store
@@ -36,7 +37,7 @@ from windlass.testing.factories import (
     settle_one,
     sweep_all,
 )
-from windlass.testing.store_spy import run_immediate
+from windlass.testing.spy_store import run_immediate
 from windlass.worker import AppHooks, Batch, Context, Item
 from windlass.worker.batch.batch_spec import BatchSpec
 from windlass.workspace import Workspaces
@@ -141,15 +142,15 @@ def context(
     return ctx
 
 
-def batch(task: Task[Any, R], *args: A, **about: Any) -> Batch[A, R]:
+def batch(task: Task[Any, R], *args: A, **fields: Any) -> Batch[A, R]:
     """Return a batch to call a batch task with: `await index(batch(index, Page("x"), Page("y")))`.
 
-    Each item has its own context, ctx by `context(task, **about)`. Afterwards each item has
+    Each item has its own context, created by `context(task, **fields)`. Afterwards each item has
     `settled`, `result` and `error`.
     """
     if not isinstance(task.spec, BatchSpec):
         raise InvalidArgumentError(f"{task.name!r} is not a batch task; call it with context()")
-    return Batch([Item(one, context(task, **about)) for one in args])
+    return Batch([Item(argument, context(task, **fields)) for argument in args])
 
 
 def _request(spec: TaskSpec | None, fields: Mapping[str, Any]) -> NewJob:
@@ -202,12 +203,12 @@ def _hooks(app: Windlass | None, data: Path, jobs: list[Job[Any]]) -> AppHooks:
     Jobs never go to a store that workers read from.
     """
     hooks = app.hooks if app is not None else AppHooks()
-    here = app if app is not None and app.url.startswith("memory:") else None
-    home = here or Windlass("memory:", codec=app.codec if app is not None else None)
+    memory_app = app if app is not None and app.url.startswith("memory:") else None
+    target = memory_app or Windlass("memory:", codec=app.codec if app is not None else None)
 
     async def enqueue(new: list[NewJob]) -> list[Job[Any]]:
-        prepared = new if here is not None else [hooks.middleware.enqueue(one) for one in new]
-        handles = await home.aenqueue_many(prepared)
+        prepared = new if memory_app is not None else [hooks.middleware.enqueue(job) for job in new]
+        handles = await target.aenqueue_many(prepared)
         jobs.extend(handles)
         return handles
 

@@ -1,4 +1,4 @@
-"""Base class of store wrappers: every verb goes through one hook."""
+"""Base class of store wrappers: every method goes through one hook."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from windlass.core.decisions.transition import (
 )
 from windlass.core.event import Event
 from windlass.core.job.attempt import Attempt
-from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.dependency import Edges
 from windlass.core.job.failure import Failures
+from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.lease import Claim, ExtendResult, Lease
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import Entry, Put, PutResult
+from windlass.core.versioned_record import Entry, Put, PutResult
 from windlass.store import (
     AttemptRecords,
     Capabilities,
@@ -40,13 +42,13 @@ T = TypeVar("T")
 
 
 class WrappedStore(Store):
-    """Forwards every verb through `around`. Only `tail`, an iterator, is forwarded directly."""
+    """Forwards every method through `around`. Only `tail`, an iterator, is forwarded directly."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     @abstractmethod
-    async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def around(self, method: str, call: Callable[[], Awaitable[T]]) -> T:
         """Run the call. An implementation may skip, repeat, delay or fail it."""
 
     @abstractmethod

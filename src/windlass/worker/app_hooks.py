@@ -11,8 +11,8 @@ from contextlib import (
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from windlass.core.job.new_job import NewJob
 from windlass.core.job.progress import DEFAULT_STAGES, StageMap
-from windlass.core.job.row import NewJob
 from windlass.core.schedule import Schedule
 from windlass.store import Store
 from windlass.worker.lifespan import Lifespan

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from windlass.core.errors import ConfigurationError
 from windlass.core.ids import uuid7
-from windlass.core.job.row import DEFAULT_QUEUE
+from windlass.core.job.new_job import DEFAULT_QUEUE
 from windlass.store import Retention
 
 DEFAULT_RELEASE_TIMEOUT = 6.0

@@ -21,8 +21,9 @@ from windlass.core.decisions.transition import SIGNAL_PREFIX, check_transition
 from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import ConfigurationError, StoreError
 from windlass.core.event import EventType
+from windlass.core.job.new_job import CORRELATION_ID, NewJob
 from windlass.core.job.progress import DEFAULT_STAGES, StageMap
-from windlass.core.job.row import CORRELATION_ID, JobRow, NewJob
+from windlass.core.job.row import JobRow
 from windlass.store import Store
 from windlass.stores.borrowed_connection import borrow
 from windlass.stores.transaction_protocols import SupportsWithin

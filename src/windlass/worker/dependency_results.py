@@ -9,8 +9,9 @@ from uuid import UUID, uuid5
 
 from windlass.core.codec import Codec, Purpose
 from windlass.core.errors import ChildrenFailed, MissingInput
+from windlass.core.job.new_job import NewJob
 from windlass.core.job.result_reference import RESULTS, needed_parents, resolve_references
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.store import Store
 

@@ -13,7 +13,7 @@ from windlass.core.errors import InvalidArgumentError, StaleLeaseError
 from windlass.core.event import LIFECYCLE, EventType, Record
 from windlass.core.job.progress import DEFAULT_STAGES, StageMap, advance, eta
 from windlass.core.job.row import JobRow
-from windlass.core.sizes import KIB
+from windlass.core.size_limits import KIB
 from windlass.store import AttemptRecords, Store
 
 MAX_MESSAGE = 8 * KIB  # characters; they fit into an event in any encoding

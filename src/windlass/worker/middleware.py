@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from windlass.core.errors import ConfigurationError
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.task_spec import source_location
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 
 
 class Suspend(BaseException):

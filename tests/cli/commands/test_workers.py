@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from windlass.core.clock import SECOND
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.core.worker_presence import WORKER, LiveWorker
 from windlass.stores import open_store
 

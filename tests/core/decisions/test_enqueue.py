@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.core.factories import JOB, NOW, OTHER, reach, request, row
+from tests.core.factories import JOB, NOW, OTHER, request, row
+from tests.core.job_simulation import reach
 
 from windlass.core.decisions.enqueue import (
     Conflicts,
@@ -25,11 +26,11 @@ CREATED, DUPLICATE = EnqueueStatus.CREATED, EnqueueStatus.DUPLICATE
 CONFLICT, REFUSED = EnqueueStatus.CONFLICT, EnqueueStatus.REFUSED
 
 
-def in_state(state: State, **over: Any) -> JobRow:
-    return replace(reach(state).row, **({"id": OTHER} | over))
+def in_state(state: State, **overrides: Any) -> JobRow:
+    return replace(reach(state).row, **({"id": OTHER} | overrides))
 
 
-def test_a_job_without_rivals_is_created() -> None:
+def test_a_job_without_conflicts_is_created() -> None:
     assert decide_enqueue(request(), Conflicts()) == EnqueueDecision(CREATED)
 
 
@@ -45,61 +46,63 @@ def test_a_repeated_id_returns_the_stored_job(state: State) -> None:
 
 
 def test_the_same_id_for_a_different_request_is_a_conflict() -> None:
-    answer = decide_enqueue(request(digest=b"new"), Conflicts(same_id=row(digest=b"old")))
-    assert answer.status is CONFLICT
-    assert isinstance(answer.error, ConflictError)
-    assert str(JOB) in str(answer.error)
+    decision = decide_enqueue(request(digest=b"new"), Conflicts(same_id=row(digest=b"old")))
+    assert decision.status is CONFLICT
+    assert isinstance(decision.error, ConflictError)
+    assert str(JOB) in str(decision.error)
 
 
-@pytest.mark.parametrize(("mine", "stored"), [(None, b"d"), (b"d", None), (None, None)])
-def test_without_two_digests_there_is_nothing_to_compare(
-    mine: bytes | None, stored: bytes | None
+@pytest.mark.parametrize(("requested", "stored"), [(None, b"d"), (b"d", None), (None, None)])
+def test_a_missing_digest_matches_any_request(
+    requested: bytes | None, stored: bytes | None
 ) -> None:
     assert (
-        decide_enqueue(request(digest=mine), Conflicts(same_id=row(digest=stored))).status
+        decide_enqueue(request(digest=requested), Conflicts(same_id=row(digest=stored))).status
         is CREATED
     )
 
 
 def test_another_owners_job_with_the_same_id_is_not_revealed() -> None:
-    theirs = row(owner="bob", digest=b"d", task="secret.task")
-    answer = decide_enqueue(request(owner="ann", digest=b"d"), Conflicts(same_id=theirs))
-    assert answer.status is CONFLICT
-    assert answer.existing is None
-    assert "bob" not in str(answer.error)
-    assert "secret" not in str(answer.error)
+    foreign = row(owner="bob", digest=b"d", task="secret.task")
+    decision = decide_enqueue(request(owner="ann", digest=b"d"), Conflicts(same_id=foreign))
+    assert decision.status is CONFLICT
+    assert decision.existing is None
+    assert "bob" not in str(decision.error)
+    assert "secret" not in str(decision.error)
 
 
 # -- request ids
 
 
 @pytest.mark.parametrize("state", State)
-def test_the_same_request_id_answers_the_same_job_as_long_as_it_is_kept(state: State) -> None:
+def test_a_repeated_request_id_returns_the_stored_job(state: State) -> None:
     stored = in_state(state, request_id="r", digest=b"d")
-    answer = decide_enqueue(request(request_id="r", digest=b"d"), Conflicts(same_request=stored))
-    assert answer == EnqueueDecision(DUPLICATE, stored)
+    decision = decide_enqueue(request(request_id="r", digest=b"d"), Conflicts(same_request=stored))
+    assert decision == EnqueueDecision(DUPLICATE, stored)
 
 
 def test_the_same_request_id_with_a_different_payload_is_a_conflict() -> None:
     stored = in_state(State.QUEUED, request_id="r", digest=b"old")
-    answer = decide_enqueue(request(request_id="r", digest=b"new"), Conflicts(same_request=stored))
-    assert answer.status is CONFLICT
-    assert isinstance(answer.error, ConflictError)
-    assert "'r'" in str(answer.error)
-    assert str(OTHER) in str(answer.error)
+    decision = decide_enqueue(
+        request(request_id="r", digest=b"new"), Conflicts(same_request=stored)
+    )
+    assert decision.status is CONFLICT
+    assert isinstance(decision.error, ConflictError)
+    assert "'r'" in str(decision.error)
+    assert str(OTHER) in str(decision.error)
 
 
 def test_the_id_is_checked_before_the_request_id() -> None:
     stored, other = row(digest=b"d"), in_state(State.QUEUED, digest=b"e")
-    answer = decide_enqueue(request(digest=b"d"), Conflicts(same_id=stored, same_request=other))
-    assert answer == EnqueueDecision(CREATED, stored)
+    decision = decide_enqueue(request(digest=b"d"), Conflicts(same_id=stored, same_request=other))
+    assert decision == EnqueueDecision(CREATED, stored)
 
 
 def test_a_repeated_request_displaces_no_job() -> None:
-    stored, rival = in_state(State.QUEUED), in_state(State.QUEUED)
-    asked = request(request_id="r", unique_key="k", debounce=True)
-    answer = decide_enqueue(asked, Conflicts(same_request=stored, same_key=rival))
-    assert answer == EnqueueDecision(DUPLICATE, stored)
+    stored, conflicting = in_state(State.QUEUED), in_state(State.QUEUED)
+    new = request(request_id="r", unique_key="k", debounce=True)
+    decision = decide_enqueue(new, Conflicts(same_request=stored, same_key=conflicting))
+    assert decision == EnqueueDecision(DUPLICATE, stored)
 
 
 # -- unique keys and debounce
@@ -107,22 +110,26 @@ def test_a_repeated_request_displaces_no_job() -> None:
 
 @pytest.mark.parametrize("state", sorted(set(State) - FINAL))
 def test_an_active_job_with_the_same_key_makes_the_new_one_a_duplicate(state: State) -> None:
-    rival = in_state(state, unique_key="k")
-    answer = decide_enqueue(request(unique_key="k"), Conflicts(same_key=rival))
-    assert answer == EnqueueDecision(DUPLICATE, rival)
+    conflicting = in_state(state, unique_key="k")
+    decision = decide_enqueue(request(unique_key="k"), Conflicts(same_key=conflicting))
+    assert decision == EnqueueDecision(DUPLICATE, conflicting)
 
 
 @pytest.mark.parametrize("state", sorted(WAITING))
-def test_with_debounce_a_waiting_job_gives_way(state: State) -> None:
-    rival = in_state(state, unique_key="k")
-    answer = decide_enqueue(request(unique_key="k", debounce=True), Conflicts(same_key=rival))
-    assert answer == EnqueueDecision(CREATED, displace=rival)
+def test_a_debounced_job_displaces_a_waiting_job(state: State) -> None:
+    conflicting = in_state(state, unique_key="k")
+    decision = decide_enqueue(
+        request(unique_key="k", debounce=True), Conflicts(same_key=conflicting)
+    )
+    assert decision == EnqueueDecision(CREATED, displace=conflicting)
 
 
-def test_with_debounce_a_running_job_does_not_give_way() -> None:
-    rival = in_state(State.RUNNING, unique_key="k")
-    answer = decide_enqueue(request(unique_key="k", debounce=True), Conflicts(same_key=rival))
-    assert answer == EnqueueDecision(DUPLICATE, rival)
+def test_a_debounced_job_does_not_displace_a_running_job() -> None:
+    conflicting = in_state(State.RUNNING, unique_key="k")
+    decision = decide_enqueue(
+        request(unique_key="k", debounce=True), Conflicts(same_key=conflicting)
+    )
+    assert decision == EnqueueDecision(DUPLICATE, conflicting)
 
 
 # -- retries of finished jobs
@@ -130,47 +137,49 @@ def test_with_debounce_a_running_job_does_not_give_way() -> None:
 
 @pytest.mark.parametrize("state", sorted(FINAL))
 def test_a_finished_job_can_be_retried(state: State) -> None:
-    answer = decide_enqueue(request(retry_of=OTHER), Conflicts(origin=in_state(state)))
-    assert answer == EnqueueDecision(CREATED)
+    decision = decide_enqueue(request(retry_of=OTHER), Conflicts(origin=in_state(state)))
+    assert decision == EnqueueDecision(CREATED)
 
 
 def test_a_retry_of_a_missing_job_is_refused() -> None:
-    answer = decide_enqueue(request(retry_of=OTHER), Conflicts())
-    assert answer.status is REFUSED
-    assert isinstance(answer.error, NotFoundError)
-    assert str(OTHER) in str(answer.error)
+    decision = decide_enqueue(request(retry_of=OTHER), Conflicts())
+    assert decision.status is REFUSED
+    assert isinstance(decision.error, NotFoundError)
+    assert str(OTHER) in str(decision.error)
 
 
-def test_a_retry_of_another_owners_job_is_answered_like_that_of_a_missing_one() -> None:
-    asked = request(retry_of=OTHER, owner="ann")
-    foreign = decide_enqueue(asked, Conflicts(origin=in_state(State.FAILED, owner="bob")))
-    missing = decide_enqueue(asked, Conflicts())
+def test_a_retry_of_another_owners_job_is_refused_like_a_missing_job() -> None:
+    new = request(retry_of=OTHER, owner="ann")
+    foreign = decide_enqueue(new, Conflicts(origin=in_state(State.FAILED, owner="bob")))
+    missing = decide_enqueue(new, Conflicts())
     assert foreign.existing is None
     assert (foreign.status, str(foreign.error)) == (missing.status, str(missing.error))
 
 
 @pytest.mark.parametrize("state", sorted(set(State) - FINAL))
 def test_a_job_that_is_not_finished_cannot_be_retried(state: State) -> None:
-    answer = decide_enqueue(request(retry_of=OTHER), Conflicts(origin=in_state(state)))
-    assert answer.status is CONFLICT
-    assert isinstance(answer.error, ConflictError)
-    assert state.value in str(answer.error)
+    decision = decide_enqueue(request(retry_of=OTHER), Conflicts(origin=in_state(state)))
+    assert decision.status is CONFLICT
+    assert isinstance(decision.error, ConflictError)
+    assert state.value in str(decision.error)
 
 
 def test_a_second_retry_is_a_duplicate_of_an_active_one() -> None:
     origin, active = in_state(State.FAILED), in_state(State.RUNNING)
-    answer = decide_enqueue(request(retry_of=OTHER), Conflicts(origin=origin, active_retry=active))
-    assert answer == EnqueueDecision(DUPLICATE, active)
+    decision = decide_enqueue(
+        request(retry_of=OTHER), Conflicts(origin=origin, active_retry=active)
+    )
+    assert decision == EnqueueDecision(DUPLICATE, active)
 
 
 def test_a_retry_still_respects_its_unique_key() -> None:
-    rival = in_state(State.QUEUED)
-    asked = request(retry_of=OTHER, unique_key="k")
-    answer = decide_enqueue(asked, Conflicts(origin=in_state(State.FAILED), same_key=rival))
-    assert answer == EnqueueDecision(DUPLICATE, rival)
+    conflicting = in_state(State.QUEUED)
+    new = request(retry_of=OTHER, unique_key="k")
+    decision = decide_enqueue(new, Conflicts(origin=in_state(State.FAILED), same_key=conflicting))
+    assert decision == EnqueueDecision(DUPLICATE, conflicting)
 
 
-# -- the answer
+# -- the decision
 
 
 def no_conflicts(_: object) -> Conflicts:
@@ -187,7 +196,7 @@ def test_a_batch_may_repeat_a_job_but_not_reuse_its_id() -> None:
 
 
 def test_the_parents_of_a_duplicate_are_not_checked() -> None:
-    """As of one that a stored job stands for."""
+    """Like those of a duplicate of a stored job."""
     gone = uuid7()
     first = request(id=JOB, unique_key="k")
     assert (
@@ -201,8 +210,8 @@ def test_the_parents_of_a_duplicate_are_not_checked() -> None:
 
 
 def test_the_row_of_a_created_job_is_made_from_the_request() -> None:
-    answer = EnqueueResult(CREATED, request(retry_of=OTHER), at=NOW, serial=7, root_id=OTHER)
-    made = answer.row
+    decision = EnqueueResult(CREATED, request(retry_of=OTHER), at=NOW, serial=7, root_id=OTHER)
+    made = decision.row
     assert made is not None
     assert (made.id, made.serial, made.created_at) == (JOB, 7, NOW)
     assert (made.retry_of, made.lineage) == (OTHER, OTHER)
@@ -215,9 +224,9 @@ def test_the_row_of_a_repeat_is_the_stored_one() -> None:
 
 
 def test_a_refused_request_has_no_row() -> None:
-    answer = EnqueueResult(REFUSED, request(), error=InvalidArgumentError("no"))
-    assert answer.row is None
-    assert not answer.accepted
+    decision = EnqueueResult(REFUSED, request(), error=InvalidArgumentError("no"))
+    assert decision.row is None
+    assert not decision.accepted
 
 
 @pytest.mark.parametrize("status", EnqueueStatus)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from tests.core.factories import JOB, TERMINAL, request
 
-from windlass.core import sizes
-from windlass.core.decisions.retry import MAX_DELAY
+from windlass.core import size_limits
 from windlass.core.decisions.transition import (
     ApplyResult,
     Status,
@@ -19,17 +18,18 @@ from windlass.core.decisions.transition import (
 )
 from windlass.core.errors import InvalidArgumentError, TooLargeError
 from windlass.core.event import LIFECYCLE, EventType, Record
+from windlass.core.job.retry_policy import MAX_DELAY
 from windlass.core.job.state import State, Trigger
 
 KIB = 1024
 
 
-def transition(**over: Any) -> Transition:
-    values: dict[str, Any] = {"job_id": JOB, "fence": 1, "trigger": Trigger.SUCCEED} | over
+def transition(**overrides: Any) -> Transition:
+    values: dict[str, Any] = {"job_id": JOB, "fence": 1, "trigger": Trigger.SUCCEED} | overrides
     return Transition(**values)
 
 
-def test_what_lies_at_the_limit_is_accepted() -> None:
+def test_values_at_their_limits_are_accepted() -> None:
     check_transition(transition(result=b"x" * 1024 * KIB))
     check_transition(transition(error=replace(TERMINAL, body=b"x" * 64 * KIB)))
     check_transition(transition(delay=0.0))
@@ -40,7 +40,7 @@ def test_what_lies_at_the_limit_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("over", "named"),
+    ("overrides", "named"),
     [
         ({"result": b"x" * (1024 * KIB + 1)}, "result"),
         ({"error": replace(TERMINAL, body=b"x" * (64 * KIB + 1))}, "error"),
@@ -65,18 +65,18 @@ def test_what_lies_at_the_limit_is_accepted() -> None:
     ],
     ids=["result", "error", "event", "checkpoint", "child"],
 )
-def test_what_is_too_large_is_refused_by_name_and_pointed_elsewhere(
-    over: dict[str, Any], named: str
+def test_oversize_data_is_refused_with_its_name_and_advice(
+    overrides: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(TooLargeError, match=named) as caught:
-        check_transition(transition(**over))
+        check_transition(transition(**overrides))
     assert "object store" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "delay", [-1.0, float("-inf"), float("nan"), float("inf"), MAX_DELAY * 2, 1e30]
 )
-def test_a_delay_that_no_clock_can_add_is_refused(delay: float) -> None:
+def test_an_invalid_delay_of_a_transition_is_refused(delay: float) -> None:
     with pytest.raises(InvalidArgumentError, match="delay"):
         check_transition(transition(trigger=Trigger.SNOOZE, delay=delay))
 
@@ -99,7 +99,7 @@ def test_a_task_may_record_all_other_events(kind: EventType) -> None:
     check_records([Record(n=1, type=kind)])
 
 
-def test_a_bad_child_is_refused_like_a_bad_request() -> None:
+def test_an_invalid_child_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="queue"):
         check_transition(transition(children=(request(queue=""),)))
 
@@ -109,8 +109,8 @@ def test_only_applied_is_applied(status: Status) -> None:
     assert ApplyResult(status, State.RUNNING).applied == (status is Status.APPLIED)
 
 
-def test_a_size_is_checked_only_where_there_is_something() -> None:
-    sizes.check_size("nothing", None)
-    sizes.check_size("just enough", b"ab", 2)
+def test_check_size_ignores_missing_data() -> None:
+    size_limits.check_size("nothing", None)
+    size_limits.check_size("just enough", b"ab", 2)
     with pytest.raises(TooLargeError, match="too much is 3 bytes, the limit is 2"):
-        sizes.check_size("too much", b"abc", 2)
+        size_limits.check_size("too much", b"abc", 2)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from windlass.core import errors
 from windlass.core.job import failure
-from windlass.core.job.failure import ErrorKind, Failure, details
+from windlass.core.job.failure import ErrorKind, Failure
+from windlass.core.job.failure_details import details
 
 FAILURES = st.builds(
     Failure,
@@ -27,10 +28,10 @@ FAILURES = st.builds(
 @given(FAILURES)
 def test_a_failure_round_trips(stored: Failure) -> None:
     assert Failure.decode(stored.encode(), stored.body) == stored
-    assert Failure.of(stored.facts(), stored.body) == stored
+    assert Failure.of(stored.fields(), stored.body) == stored
 
 
-def test_the_plain_part_holds_nothing_of_the_body() -> None:
+def test_the_encoded_failure_omits_the_body() -> None:
     stored = Failure(code="io", kind=ErrorKind.RETRYABLE, body=b"secret", attempt=2, at=5)
     assert json.loads(stored.encode()) == {
         "code": "io",
@@ -41,14 +42,14 @@ def test_the_plain_part_holds_nothing_of_the_body() -> None:
     }
 
 
-def test_the_kinds_are_those_of_the_wire() -> None:
+def test_the_error_kinds_are_those_of_the_specification() -> None:
     assert [kind.value for kind in ErrorKind] == ["RETRYABLE", "TERMINAL"]
 
 
 def test_an_unknown_kind_is_not_taken() -> None:
-    facts = Failure(code="io", kind=ErrorKind.TERMINAL).facts() | {"kind": "MAYBE"}
+    fields = Failure(code="io", kind=ErrorKind.TERMINAL).fields() | {"kind": "MAYBE"}
     with pytest.raises(ValueError, match="MAYBE"):
-        Failure.of(facts, None)
+        Failure.of(fields, None)
 
 
 def test_the_codes_that_maintenance_gives_are_stable() -> None:
@@ -96,7 +97,7 @@ def test_an_unknown_code_is_explained_by_its_kind(kind: ErrorKind) -> None:
         *(kind.code for kind in errors.TerminalError.__subclasses__()),
     ],
 )
-def test_every_known_code_has_advice_of_its_own(code: str) -> None:
+def test_every_known_code_has_separate_advice(code: str) -> None:
     general = {
         details(Failure(code="custom", kind=kind), task="t", stage=None).advice
         for kind in ErrorKind

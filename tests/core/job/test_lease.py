@@ -1,4 +1,4 @@
-"""How a lease is asked for and what an extension answers."""
+"""Claims and extension results: validation and properties."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def test_a_lease_lasts_30_seconds_by_default() -> None:
     assert DEFAULT_LEASE == 30
 
 
-def test_a_claim_may_ask_for_nothing_or_for_much() -> None:
-    asked = Claim(token=TOKEN, worker="w", queues=[("a", 0), ("b", 10_000)], lease=0.001)
-    assert asked.lease == 0.001
+def test_a_claim_may_have_any_limit_from_zero() -> None:
+    claim = Claim(token=TOKEN, worker="w", queues=[("a", 0), ("b", 10_000)], lease=0.001)
+    assert claim.lease == 0.001
 
 
 @pytest.mark.parametrize("lease", [0.0, -1.0, float("nan"), float("inf"), 1e30])

@@ -31,7 +31,7 @@ AURA = [
 ]
 
 
-def test_the_table_has_all_of_its_stages() -> None:
+def test_the_default_stages_are_complete() -> None:
     assert len(AURA) == 19
 
 
@@ -132,7 +132,7 @@ def test_a_percent_never_falls(current: int, reported: float | None) -> None:
     assert current <= advance(current, reported) <= COMPLETE
 
 
-def test_a_report_of_no_number_moves_nothing() -> None:
+def test_a_report_of_nan_keeps_the_percent() -> None:
     # Progress is best effort and never fails a job, so it cannot be allowed to raise in a store.
     assert advance(40, float("nan")) == 40
     assert advance(40, None) == 40
@@ -147,5 +147,5 @@ def test_an_eta_uses_the_speed_of_this_attempt() -> None:
 @pytest.mark.parametrize(
     ("elapsed", "start_percent", "percent"), [(10, 20, 20), (10, 30, 20), (0, 0, 50), (-5, 0, 50)]
 )
-def test_there_is_no_eta_without_a_pace(elapsed: int, start_percent: int, percent: int) -> None:
+def test_without_progress_there_is_no_eta(elapsed: int, start_percent: int, percent: int) -> None:
     assert eta(elapsed, start_percent, percent) is None

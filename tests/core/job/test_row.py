@@ -1,4 +1,4 @@
-"""What a new job looks like, where it begins, and which requests are refused."""
+"""New rows, their properties, and validation of requests."""
 
 from __future__ import annotations
 
@@ -7,20 +7,30 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.core.factories import JOB, NOW, OTHER, TOKEN, Life, assert_legal, reach, request, row
+from tests.core.factories import (
+    JOB,
+    NOW,
+    OTHER,
+    TOKEN,
+    assert_valid_row,
+    request,
+    row,
+)
+from tests.core.job_simulation import JobSimulation, reach
 
-from windlass.core import sizes
+from windlass.core import size_limits
 from windlass.core.clock import after
-from windlass.core.decisions.retry import MAX_DELAY, Policy
 from windlass.core.errors import InvalidArgumentError, TooLargeError
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Lease
-from windlass.core.job.row import NewJob, check_new_job, initial_state, new_row
+from windlass.core.job.new_job import NewJob, check_new_job
+from windlass.core.job.retry_policy import MAX_DELAY, Policy
+from windlass.core.job.row import initial_state, new_row
 from windlass.core.job.state import State, Trigger
 
 NAN, INF = float("nan"), float("inf")
 
-# -- beginnings
+# -- initial state
 
 
 def test_a_job_that_can_run_at_once_is_created_and_queued_in_the_same_write() -> None:
@@ -29,23 +39,24 @@ def test_a_job_that_can_run_at_once_is_created_and_queued_in_the_same_write() ->
     assert job.created_at == job.queued_at == job.updated_at == NOW
     assert (job.seq, job.queued_seq, job.position) == (2, 2, 1)
     assert job.due_at is None
-    assert_legal(job)
+    assert_valid_row(job)
 
 
 @pytest.mark.parametrize(
-    "over", [{"delay": 5.0}, {"run_at": NOW + 5_000_000}, {"run_at": NOW + 5_000_000, "delay": 9.0}]
+    "overrides",
+    [{"delay": 5.0}, {"run_at": NOW + 5_000_000}, {"run_at": NOW + 5_000_000, "delay": 9.0}],
 )
-def test_a_job_with_a_later_time_waits_for_it(over: dict[str, Any]) -> None:
-    job = row(**over)
+def test_a_job_with_a_later_time_waits_for_it(overrides: dict[str, Any]) -> None:
+    job = row(**overrides)
     assert (job.state, job.due_at) == (State.CREATED, after(NOW, 5))
     assert (job.queued_at, job.queued_seq, job.position, job.seq) == (None, 0, None, 1)
-    assert_legal(job)
+    assert_valid_row(job)
 
 
-@pytest.mark.parametrize("over", [{"run_at": NOW}, {"run_at": NOW - 1}, {"run_at": 0}])
-def test_a_run_at_in_the_past_means_at_once(over: dict[str, Any]) -> None:
-    assert row(**over).state is State.QUEUED
-    assert row(**over).queued_at == NOW
+@pytest.mark.parametrize("overrides", [{"run_at": NOW}, {"run_at": NOW - 1}, {"run_at": 0}])
+def test_a_run_at_in_the_past_means_at_once(overrides: dict[str, Any]) -> None:
+    assert row(**overrides).state is State.QUEUED
+    assert row(**overrides).queued_at == NOW
 
 
 def test_a_held_job_is_created_and_waits_for_its_submit() -> None:
@@ -62,7 +73,7 @@ def test_an_expiry_is_an_instant_of_the_stores_clock() -> None:
 
 
 def test_a_row_keeps_all_fields_of_the_request() -> None:
-    asked = NewJob(
+    new = NewJob(
         id=JOB,
         task="t",
         queue="q",
@@ -79,15 +90,15 @@ def test_a_row_keeps_all_fields_of_the_request() -> None:
         unique_key="k",
         retry_of=OTHER,
     )
-    job = new_row(asked, NOW, 9, root_id=OTHER)
+    job = new_row(new, NOW, 9, root_id=OTHER)
     same = ("id", "task", "queue", "payload", "priority", "policy", "owner", "team", "tags")
     also = ("headers", "request_id", "digest", "unique_key", "retry_of")
     for name in same + also:
-        assert getattr(job, name) == getattr(asked, name)
+        assert getattr(job, name) == getattr(new, name)
     assert (job.lease_seconds, job.serial, job.root_id) == (12.0, 9, OTHER)
 
 
-def test_a_new_job_has_no_past() -> None:
+def test_a_new_job_has_no_attempts() -> None:
     job = row()
     assert (job.attempt, job.fence, job.retry_count, job.crash_count, job.percent) == (0,) * 5
     assert (job.token, job.worker, job.lease_until, job.error, job.result) == (None,) * 5
@@ -99,13 +110,13 @@ def test_an_owner_is_never_null() -> None:
     assert row().queue == "default"
 
 
-# -- what a row tells
+# -- properties of a row
 
 
-def test_a_claimed_job_has_a_lease_and_a_new_one_has_none() -> None:
-    life = Life.begin().claim()
-    assert life.row.token is not None
-    assert life.row.lease == Lease(JOB, 1, life.row.token)
+def test_only_a_claimed_job_has_a_lease() -> None:
+    sim = JobSimulation.start().claim()
+    assert sim.row.token is not None
+    assert sim.row.lease == Lease(JOB, 1, sim.row.token)
     with pytest.raises(AssertionError):
         _ = row().lease
 
@@ -122,7 +133,7 @@ def test_the_correlation_id_is_a_header_or_the_jobs_own_id() -> None:
 
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("step", [None, "voice"])
-def test_a_job_can_be_resumed_when_it_ended_badly_after_a_step(
+def test_a_job_that_ended_without_success_after_a_step_can_be_resumed(
     state: State, step: str | None
 ) -> None:
     job = replace(reach(state).row, last_step=step)
@@ -136,7 +147,7 @@ def test_a_row_is_final_when_its_state_is(state: State) -> None:
 
 
 @pytest.mark.parametrize(
-    ("over", "plain"),
+    ("overrides", "plain"),
     [
         ({}, True),
         ({"delay": 5.0}, True),
@@ -145,17 +156,17 @@ def test_a_row_is_final_when_its_state_is(state: State) -> None:
         ({"retry_of": OTHER}, False),
     ],
 )
-def test_a_plain_request_has_nothing_but_its_id_in_its_way(
-    over: dict[str, Any], plain: bool
+def test_a_plain_request_can_conflict_only_by_its_id(
+    overrides: dict[str, Any], plain: bool
 ) -> None:
-    assert request(**over).plain == plain
+    assert request(**overrides).plain == plain
 
 
-def test_the_type_checker_refuses_to_change_a_row_in_place() -> None:
-    # mypy is the judge: were rows not frozen for it, it would call the ignore below unused.
+def test_mypy_refuses_assignments_to_a_row() -> None:
+    # If rows were not frozen for mypy, it would report the ignore below as unused.
     job = row()
     job.token = TOKEN  # type: ignore[misc]
-    assert row().token is None, "a row shares nothing with another"
+    assert row().token is None, "rows do not share state"
 
 
 # -- requests that are refused
@@ -178,9 +189,11 @@ AT_THE_LIMIT: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("over", AT_THE_LIMIT, ids=lambda over: ",".join(over) or "plain")
-def test_what_lies_at_the_limit_is_accepted(over: dict[str, Any]) -> None:
-    check_new_job(request(**over))
+@pytest.mark.parametrize(
+    "overrides", AT_THE_LIMIT, ids=lambda overrides: ",".join(overrides) or "plain"
+)
+def test_values_at_their_limits_are_accepted(overrides: dict[str, Any]) -> None:
+    check_new_job(request(**overrides))
 
 
 BEYOND: list[tuple[dict[str, Any], str]] = [
@@ -209,17 +222,17 @@ BEYOND: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("over", "named"), BEYOND)
-def test_what_lies_beyond_is_refused_with_the_name_of_the_field(
-    over: dict[str, Any], named: str
+@pytest.mark.parametrize(("overrides", "named"), BEYOND)
+def test_values_beyond_their_limits_are_refused_with_the_name_of_the_field(
+    overrides: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=named):
-        check_new_job(request(**over))
+        check_new_job(request(**overrides))
 
 
-# Each of these would raise later, inside a store, where it takes its neighbours along; a bad lease
-# even at every claim, so that one job stops its queue.
-POISON: list[tuple[dict[str, Any], str]] = [
+# Each of these would raise inside a store and fail the other items. An invalid lease would raise at
+# every claim, so that one job stops its queue.
+UNSTORABLE: list[tuple[dict[str, Any], str]] = [
     ({"lease": NAN}, "lease"),
     ({"lease": INF}, "lease"),
     ({"lease": 1e30}, "lease"),
@@ -236,17 +249,15 @@ POISON: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("over", "named"), POISON, ids=ascii)
-def test_what_no_store_could_write_is_refused_before_it_reaches_one(
-    over: dict[str, Any], named: str
-) -> None:
+@pytest.mark.parametrize(("overrides", "named"), UNSTORABLE, ids=ascii)
+def test_values_that_no_store_can_write_are_refused(overrides: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidArgumentError, match=named):
-        check_new_job(request(**over))
+        check_new_job(request(**overrides))
 
 
-def test_a_payload_over_1_mib_is_refused_and_pointed_to_an_object_store() -> None:
+def test_a_payload_over_1_mib_is_refused_with_advice() -> None:
     with pytest.raises(TooLargeError, match=r"payload is 1,048,577 bytes.*object store"):
-        check_new_job(request(payload=b"x" * (sizes.MAX_BLOB + 1)))
+        check_new_job(request(payload=b"x" * (size_limits.MAX_BLOB + 1)))
 
 
 @pytest.mark.parametrize(
@@ -261,7 +272,9 @@ def test_a_payload_over_1_mib_is_refused_and_pointed_to_an_object_store() -> Non
         ({"queue": 5}, "queue is 5; it must be a string"),
     ],
 )
-def test_a_value_of_the_wrong_sort_is_named(wrong: dict[str, Any], message: str) -> None:
+def test_a_value_of_the_wrong_type_is_refused_with_its_name(
+    wrong: dict[str, Any], message: str
+) -> None:
     new = NewJob(**{"id": uuid7(), "task": "t", **wrong})
     with pytest.raises(InvalidArgumentError, match=re.escape(message)):
         check_new_job(new)

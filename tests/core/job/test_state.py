@@ -1,23 +1,16 @@
-"""The contract's table of states, written out, against every pair of state and trigger."""
+"""Every pair of state and trigger, compared with the written table of transitions."""
 
 from __future__ import annotations
 
 from itertools import product
 
 import pytest
-from tests.core.factories import (
-    LEASE,
-    RETRYABLE,
-    TERMINAL,
-    Life,
-    assert_legal,
-    nothing_changed,
-    reach,
-)
+from tests.core.factories import LEASE, RETRYABLE, TERMINAL, assert_valid_row, nothing_changed
+from tests.core.job_simulation import JobSimulation, reach
 
-from windlass.core.decisions import outcome as ends
-from windlass.core.decisions.retry import Policy
-from windlass.core.decisions.transition import Status
+from windlass.core.decisions import outcome as outcomes
+from windlass.core.decisions.transition import Status, submit
+from windlass.core.job.retry_policy import Policy
 from windlass.core.job.state import ACTIVE, FINAL, MOVES, WAITING, State, Trigger, move
 
 TABLE = {
@@ -46,70 +39,73 @@ TABLE = {
     ("retrying", "cancel"): "canceled",
 }
 PAIRS = list(product(State, Trigger))
-# These doors are not `decide`: enqueue makes rows, claim hands them out, cancel asks the running.
-OTHER_DOOR = {("queued", "claim"), ("running", "cancel")}
-# Here the row's last trigger can only be the one asked for, so the transition reads as a repeat.
-SAME_AGAIN = {("succeeded", "succeed"), ("running", "claim")}
+# Transitions of other functions than `decide`: claim, and cancel of a running job.
+SEPARATE_FUNCTIONS = {("queued", "claim"), ("running", "cancel")}
+# The row's last trigger can only be the requested one, so the transition counts as a repeat.
+REPEATS = {("succeeded", "succeed"), ("running", "claim")}
 
 
-def created(trigger: Trigger) -> Life:
+def created(trigger: Trigger) -> JobSimulation:
     match trigger:
         case Trigger.SUBMIT | Trigger.ENQUEUE:
-            life = Life.begin(hold=True)
-            if (
-                trigger is Trigger.ENQUEUE
-            ):  # so that the transition is no repeat of the last trigger
-                life = Life.begin(hold=True, delay=10)
-                life.transition(ends.submit(life.row.id))
-            return life
+            sim = JobSimulation.start(hold=True)
+            if trigger is Trigger.ENQUEUE:
+                # The last trigger must differ, or the transition counts as a repeat.
+                sim = JobSimulation.start(hold=True, delay=10)
+                sim.transition(submit(sim.row.id))
+            return sim
         case Trigger.PROMOTE:
-            return Life.begin(delay=10).wait(11)
+            return JobSimulation.start(delay=10).wait(11)
         case Trigger.EXPIRE:
-            return Life.begin(delay=10, expires_in=5).wait(6)
+            return JobSimulation.start(delay=10, expires_in=5).wait(6)
         case _:
-            return Life.begin(delay=10)
+            return JobSimulation.start(delay=10)
 
 
-def queued(trigger: Trigger) -> Life:
+def queued(trigger: Trigger) -> JobSimulation:
     if trigger is Trigger.ENQUEUE:
-        life = Life.begin(hold=True)
-        life.transition(ends.submit(life.row.id))
-        return life
-    return Life.begin(expires_in=5).wait(6) if trigger is Trigger.EXPIRE else Life.begin()
+        sim = JobSimulation.start(hold=True)
+        sim.transition(submit(sim.row.id))
+        return sim
+    return (
+        JobSimulation.start(expires_in=5).wait(6)
+        if trigger is Trigger.EXPIRE
+        else JobSimulation.start()
+    )
 
 
-def running(trigger: Trigger) -> Life:
-    life = Life.begin().claim()
-    return life.wait(LEASE + 1) if trigger in {Trigger.CRASH, Trigger.GIVE_UP} else life
+def running(trigger: Trigger) -> JobSimulation:
+    sim = JobSimulation.start().claim()
+    return sim.wait(LEASE + 1) if trigger in {Trigger.CRASH, Trigger.GIVE_UP} else sim
 
 
-def retrying(trigger: Trigger) -> Life:
-    life = Life.begin().claim()
+def retrying(trigger: Trigger) -> JobSimulation:
+    sim = JobSimulation.start().claim()
     snooze = trigger is Trigger.RETRY
-    life.settle(ends.Snoozed(delay=1) if snooze else ends.Failed(failure=RETRYABLE))
-    return life.wait(2)
+    sim.settle(outcomes.Snoozed(delay=1) if snooze else outcomes.Failed(failure=RETRYABLE))
+    return sim.wait(2)
 
 
-def failed(trigger: Trigger) -> Life:
-    life = Life.begin(policy=Policy(crash_cap=1)).claim()
+def failed(trigger: Trigger) -> JobSimulation:
+    sim = JobSimulation.start(policy=Policy(crash_cap=1)).claim()
     if trigger is Trigger.FAIL:
-        life.crash()
+        sim.crash()
     else:
-        life.settle(ends.Failed(failure=TERMINAL))
-    return life
+        sim.settle(outcomes.Failed(failure=TERMINAL))
+    return sim
 
 
-def canceled(trigger: Trigger) -> Life:
-    life = Life.begin().claim()
+def canceled(trigger: Trigger) -> JobSimulation:
+    sim = JobSimulation.start().claim()
     if trigger is Trigger.ABORT:
-        life.cancel()
-        life.settle(ends.Released())
+        sim.cancel()
+        sim.settle(outcomes.Released())
     else:
-        life.settle(ends.Aborted())
-    return life
+        sim.settle(outcomes.Aborted())
+    return sim
 
 
-WAYS = {
+SIMULATIONS = {
     State.CREATED: created,
     State.QUEUED: queued,
     State.RUNNING: running,
@@ -120,15 +116,15 @@ WAYS = {
 }
 
 
-def ready(state: State, trigger: Trigger) -> Life:
-    """A job in this state, the trigger's own condition met: only the state decides."""
-    life = WAYS[state](trigger)
-    assert life.row.state is state
-    return life
+def ready(state: State, trigger: Trigger) -> JobSimulation:
+    """Return a job in this state that meets the other conditions of the trigger."""
+    sim = SIMULATIONS[state](trigger)
+    assert sim.row.state is state
+    return sim
 
 
-def full(trigger: Trigger) -> dict[str, object]:
-    """What a transition of this kind carries."""
+def transition_values(trigger: Trigger) -> dict[str, object]:
+    """Return the values of a transition with this trigger."""
     if trigger in {Trigger.RETRY, Trigger.CRASH, Trigger.SNOOZE}:
         return {"delay": 5.0, "error": None if trigger is Trigger.SNOOZE else RETRYABLE}
     if trigger in {Trigger.FAIL, Trigger.GIVE_UP, Trigger.PARENT_FAIL}:
@@ -148,7 +144,7 @@ def test_active_waiting_and_final_split_the_states() -> None:
     assert frozenset({State.CREATED, State.QUEUED, State.RETRYING}) == WAITING
 
 
-def test_the_moves_are_exactly_the_contracts_table() -> None:
+def test_moves_equals_the_written_table() -> None:
     written = {(s.value, t.value): to.value for (s, t), to in MOVES.items()}
     assert written == TABLE
 
@@ -164,75 +160,77 @@ def test_only_the_holder_of_a_lease_settles() -> None:
     assert {trigger.value for trigger in Trigger if trigger.settles} == settling
 
 
-ALLOWED = [pair for pair in PAIRS if (pair[0].value, pair[1].value) in set(TABLE) - OTHER_DOOR]
-REFUSED = [pair for pair in PAIRS if (pair[0].value, pair[1].value) not in set(TABLE) | SAME_AGAIN]
+ALLOWED = [
+    pair for pair in PAIRS if (pair[0].value, pair[1].value) in set(TABLE) - SEPARATE_FUNCTIONS
+]
+REFUSED = [pair for pair in PAIRS if (pair[0].value, pair[1].value) not in set(TABLE) | REPEATS]
 
 
 @pytest.mark.parametrize(("state", "trigger"), ALLOWED)
-def test_decide_makes_every_move_of_the_table(state: State, trigger: Trigger) -> None:
-    life = ready(state, trigger)
-    decision = life.ask(trigger, **full(trigger))
+def test_decide_allows_every_transition_of_the_table(state: State, trigger: Trigger) -> None:
+    sim = ready(state, trigger)
+    decision = sim.apply_trigger(trigger, **transition_values(trigger))
     expected = State(TABLE[state.value, trigger.value])
     assert decision.result.status is Status.APPLIED
     assert decision.result.state is expected
-    assert life.row.state is expected
-    assert_legal(life.row)
+    assert sim.row.state is expected
+    assert_valid_row(sim.row)
 
 
 @pytest.mark.parametrize(("state", "trigger"), REFUSED)
-def test_decide_refuses_everything_else_and_changes_nothing(state: State, trigger: Trigger) -> None:
-    life = ready(state, trigger)
-    before = life.row
-    decision = life.ask(trigger, **full(trigger))
+def test_every_other_transition_is_refused_without_changes(state: State, trigger: Trigger) -> None:
+    sim = ready(state, trigger)
+    before = sim.row
+    decision = sim.apply_trigger(trigger, **transition_values(trigger))
     expected = Status.STALE if trigger.settles else Status.CONFLICT
     assert decision.result.status is expected
     assert decision.result.state is state
     assert nothing_changed(decision)
-    assert life.row == before
+    assert sim.row == before
 
 
-@pytest.mark.parametrize(("state", "trigger"), sorted(SAME_AGAIN))
+@pytest.mark.parametrize(("state", "trigger"), sorted(REPEATS))
 def test_a_repeated_transition_changes_nothing(state: str, trigger: str) -> None:
-    life = ready(State(state), Trigger(trigger))
-    assert nothing_changed(life.ask(Trigger(trigger)))
+    sim = ready(State(state), Trigger(trigger))
+    assert nothing_changed(sim.apply_trigger(Trigger(trigger)))
 
 
 def test_decide_does_not_claim() -> None:
-    life = Life.begin()
-    decision = life.ask(Trigger.CLAIM)
+    sim = JobSimulation.start()
+    decision = sim.apply_trigger(Trigger.CLAIM)
     assert decision.result.status is Status.CONFLICT
     assert nothing_changed(decision)
 
 
 def test_decide_does_not_end_a_running_job_by_a_cancel() -> None:
-    life = Life.begin().claim()
-    life.ask(Trigger.CANCEL)
-    assert life.row.state is State.RUNNING
-    assert_legal(life.row)
+    sim = JobSimulation.start().claim()
+    sim.apply_trigger(Trigger.CANCEL)
+    assert sim.row.state is State.RUNNING
+    assert_valid_row(sim.row)
 
 
 def test_a_queued_job_is_claimed() -> None:
-    life = Life.begin().claim()
-    assert life.row.state is State.RUNNING
-    assert_legal(life.row)
+    sim = JobSimulation.start().claim()
+    assert sim.row.state is State.RUNNING
+    assert_valid_row(sim.row)
 
 
 @pytest.mark.parametrize("state", State)
 def test_cancel_follows_the_table(state: State) -> None:
-    life = reach(state)
-    before = life.row
-    decision = life.cancel()
+    sim = reach(state)
+    before = sim.row
+    decision = sim.cancel()
     match state:
         case State.CREATED | State.QUEUED | State.RETRYING:
-            assert (decision.result.status, life.row.state) == (Status.APPLIED, State.CANCELED)
+            assert (decision.result.status, sim.row.state) == (Status.APPLIED, State.CANCELED)
         case State.RUNNING:
-            assert (decision.result.status, life.row.state) == (Status.APPLIED, State.RUNNING)
-            assert life.row.cancel_requested
+            assert (decision.result.status, sim.row.state) == (Status.APPLIED, State.RUNNING)
+            assert sim.row.cancel_requested
         case State.CANCELED:
             assert decision.result.status is Status.APPLIED
-            assert life.row == before
+            assert sim.row == before
         case State.SUCCEEDED | State.FAILED:
             assert decision.result.status is Status.CONFLICT
             assert decision.result.state is state
-            assert life.row == before
-    assert_legal(life.row)
+            assert sim.row == before
+    assert_valid_row(sim.row)

@@ -1,4 +1,4 @@
-"""Filters, and cursors that belong to them."""
+"""Filters of queries, and cursors that are valid only for their filters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.factories import NOW, OTHER, RETRYABLE, reach
+from tests.core.factories import NOW, OTHER, RETRYABLE
+from tests.core.job_simulation import reach
 
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job.state import State
@@ -95,17 +96,17 @@ def test_every_filter_has_a_sample(samples: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("filters", HITS, ids=name)
-def test_a_filter_lets_the_job_through(filters: dict[str, Any]) -> None:
+def test_a_matching_filter_includes_the_job(filters: dict[str, Any]) -> None:
     assert matches(Query(**filters), STORED)
 
 
 @pytest.mark.parametrize("filters", MISSES, ids=name)
-def test_a_filter_keeps_the_job_out(filters: dict[str, Any]) -> None:
+def test_a_filter_that_does_not_match_excludes_the_job(filters: dict[str, Any]) -> None:
     assert not matches(Query(**filters), STORED)
 
 
 @pytest.mark.parametrize("miss", MISSES, ids=name)
-def test_every_filter_narrows_beside_the_others(miss: dict[str, Any]) -> None:
+def test_all_filters_must_match(miss: dict[str, Any]) -> None:
     together: dict[str, Any] = {}
     for hit in HITS:
         together |= hit
@@ -126,7 +127,7 @@ def test_the_first_page_has_no_cursor() -> None:
 
 @settings(max_examples=60)
 @given(st.sampled_from(HITS + MISSES), st.integers(0, 2**63 - 1), st.integers(1, MAX_PAGE))
-def test_a_cursor_leads_back_to_its_place_whatever_the_page_size(
+def test_a_cursor_is_valid_for_any_page_size(
     filters: dict[str, Any], before: int, limit: int
 ) -> None:
     cursor = encode_cursor(Query(**filters), before)

@@ -76,7 +76,7 @@ def set_job(what: str, n: str = ONE) -> str:
     return f"UPDATE windlass_job SET {what} WHERE n = {n}"
 
 
-LOST_LEASE = "WHERE type = 'attempt' AND facts ->> 'outcome' = 'crash'"
+LOST_LEASE = "WHERE type = 'attempt' AND data ->> 'outcome' = 'crash'"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ LOST_LEASE = "WHERE type = 'attempt' AND facts ->> 'outcome' = 'crash'"
         (set_job("attempt = attempt + 1"), "is at attempt"),
         (f"UPDATE windlass_log SET at = at + 1000000000 {LOST_LEASE}", "was not over when"),
         (
-            "UPDATE windlass_log SET facts = json_set(facts, '$.started_at', at) " + LOST_LEASE,
+            "UPDATE windlass_log SET data = json_set(data, '$.started_at', at) " + LOST_LEASE,
             "before its lease ran out",
         ),
         (set_job("created_at = created_at - 60000000"), "created_at is off by -"),
@@ -218,7 +218,7 @@ def crashed_job(place: Path) -> str:
     return next(
         str(row["id"])
         for row in evidence.jobs
-        if [past["facts"]["outcome"] for past in evidence.attempts(row)][:1] == ["crash"]
+        if [past["data"]["outcome"] for past in evidence.attempts(row)][:1] == ["crash"]
     )
 
 
@@ -304,8 +304,8 @@ def test_the_report_names_what_is_broken_and_bounds_what_is_not(place: Path) -> 
     evidence: Evidence = gather(place)
     well, ill = verdict(evidence, [], 1.0), verdict(evidence, ["job 7 is lost"], 1.0)
     assert f"{3 / well.jobs:.1e}" in markdown([well])
-    assert json.loads(json.dumps(well.facts()))["bound"] == 3 / well.jobs
-    assert ill.facts()["bound"] is None
+    assert json.loads(json.dumps(well.fields()))["bound"] == 3 / well.jobs
+    assert ill.fields()["bound"] is None
     assert "0 violations" in markdown([well])
     assert "- mixed: job 7 is lost" in markdown([well, ill])
     assert "3/n, 95" not in markdown([well, ill])
@@ -313,8 +313,8 @@ def test_the_report_names_what_is_broken_and_bounds_what_is_not(place: Path) -> 
 
 def lost(worker: int, at: float) -> dict[str, object]:
     """An attempt that began at 0 and was taken back then, in seconds."""
-    facts = {"outcome": "crash", "worker": f"host-{worker}-f00", "started_at": 0}
-    return {"type": "attempt", "at": round(at * 1e6), "facts": facts}
+    data = {"outcome": "crash", "worker": f"host-{worker}-f00", "started_at": 0}
+    return {"type": "attempt", "at": round(at * 1e6), "data": data}
 
 
 def test_the_report_has_the_rescue_times(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from benchmarks.chaos.call_history import History, Recorded
 from benchmarks.chaos.checks.linearizability import Call, Kind, explain, shown
 from tests.testing import broken_stores
 
-from windlass.core.decisions.outcome import Outcome, Released, Snoozed, Succeeded, settle, sweep
+from windlass.core.decisions.maintenance import sweep
+from windlass.core.decisions.outcome import Outcome, Released, Snoozed, Succeeded, settle
 from windlass.core.decisions.transition import ApplyResult, CancelRequest
 from windlass.core.event import EventType, Record
 from windlass.core.job.row import JobRow

@@ -6,7 +6,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from tests.planted_bugs.bug import caught_by, swap
-from tests.planted_bugs.bugs.sql import replace_sql
+from tests.planted_bugs.bugs.sqlite import replace_sql
 
 from windlass.core.clock import Instant
 from windlass.core.decisions import decide

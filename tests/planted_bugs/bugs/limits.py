@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.planted_bugs.bug import caught_by, swap
 from tests.planted_bugs.bugs import postgres
-from tests.planted_bugs.bugs.sql import replace_sql
+from tests.planted_bugs.bugs.sqlite import replace_sql
 
-from windlass.core.admission import gates
+from windlass.core.admission import queue_position
 from windlass.core.job.state import FINAL
 from windlass.stores.postgres.writes import batch
 
-LIMITS = "tests/stores/test_sqlite.py::TestLimits::"
+LIMITS = "tests/stores/test_sqlite.py::TestConcurrency::"
 RATES = "tests/stores/test_sqlite.py::TestRates::"
 FAIRNESS = "tests/stores/test_sqlite.py::TestFairness::"
 PERMITS = "tests/stores/postgres/limits/test_permits.py::"
@@ -44,7 +44,7 @@ def a_fast_path_success_admits_no_job() -> None:
 @caught_by(FAIRNESS + "test_a_new_key_does_not_wait_for_the_backlog_of_another")
 def first_come_first_served() -> None:
     """Jobs run in arrival order: a backlog of thousands blocks all other keys."""
-    swap(gates, "queue_position", lambda key, arrival, first, last: arrival)
+    swap(queue_position, "fair_position", lambda key, arrival, first, last: arrival)
 
 
 # -- counters of gates on PostgreSQL
@@ -61,7 +61,7 @@ def a_counter_is_never_checked() -> None:
 @caught_by(PERMITS + "test_each_release_of_a_slot_is_counted_once")
 def every_end_lowers_the_counter() -> None:
     """Each end lowers the counter, even that of a job without a permit."""
-    swap(batch, "held_gates", lambda row: () if row.state in FINAL else row.gates)
+    swap(batch, "gates_in_use", lambda row: () if row.state in FINAL else row.gates)
 
 
 @caught_by(PERMITS + "test_a_start_is_counted_once")

@@ -13,9 +13,9 @@ from windlass import cron
 from windlass.core import schedule
 from windlass.core.clock import SECOND, Instant, to_datetime
 from windlass.core.ids import uuid7
-from windlass.core.job.row import NewJob
-from windlass.core.records import Put
+from windlass.core.job.new_job import NewJob
 from windlass.core.schedule import SCHEDULE, Mark, Schedule, start_schedule
+from windlass.core.versioned_record import Put
 from windlass.records import schedule_records
 from windlass.records.schedule_records import ScheduleRecords
 from windlass.store import DAY

@@ -75,8 +75,8 @@ def a_ticket_is_read_and_then_deleted() -> None:
         if entry is None:
             return None
         await self._store.delete_records(TICKET, [entry.key])
-        facts = json.loads(entry.value)
-        return facts["key_id"], facts["session"]
+        fields = json.loads(entry.value)
+        return fields["key_id"], fields["session"]
 
     swap(Tickets, "redeem", planted)
 
@@ -101,7 +101,7 @@ def base64_is_decoded_leniently() -> None:
     swap(task_token, "_decode", planted)
 
 
-@caught_by(TOKEN + "test_another_secret_of_the_same_name_reads_nothing")
+@caught_by(TOKEN + "test_a_token_of_another_secret_with_the_same_id_is_invalid")
 def the_signature_is_not_compared() -> None:
     """A token is accepted without checking its signature."""
     swap(hmac, "compare_digest", lambda one, other: True)

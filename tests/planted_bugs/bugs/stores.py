@@ -18,10 +18,11 @@ from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.transition import Decision, PastOutcome, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
-from windlass.core.job.row import LifecycleRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import LifecycleRow
 from windlass.core.job.state import RESCUING, Trigger
 from windlass.core.query.job_query import Page, Query
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.store import AttemptRecords, EventPage
 from windlass.stores.memory import MemoryStore
 from windlass.stores.sqlite import connection, engine
@@ -83,7 +84,7 @@ def a_rescue_uses_a_stale_read() -> None:
     swap(decide, "decide", planted)
 
 
-@caught_by(SQLITE + "TestHandover::test_without_a_success_no_children_are_created[retry]")
+@caught_by(SQLITE + "TestChildren::test_without_a_success_no_children_are_created[retry]")
 def children_are_created_before_the_success() -> None:
     """The children of a task are enqueued whatever its outcome, and again by its retry."""
     decision = DecisionBuilder.decision
@@ -265,7 +266,7 @@ def a_writer_starts_as_a_reader() -> None:
     swap(apsw, "Connection", _DeferredConnection)
 
 
-@caught_by(MEMORY + "TestRecords::test_one_of_many_puts_with_the_same_version_succeeds")
+@caught_by(MEMORY + "TestVersionedRecords::test_one_of_many_puts_with_the_same_version_succeeds")
 def a_record_is_overwritten_without_a_check() -> None:
     """Compare-and-set without the comparison: two leaders both win."""
     put = MemoryStore.put_records

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tests.planted_bugs.bug import caught_by, swap
 
-from windlass.core.decisions import outcome
+from windlass.core.decisions import maintenance, outcome
 from windlass.core.decisions.outcome import Failed, Outcome, Released
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim, ExtendResult, Lease
@@ -171,23 +171,25 @@ def the_sweeper_stops_after_one_error() -> None:
 @caught_by("tests/stores/test_sqlite.py::TestRetries::test_a_job_that_crashes_up_to_its_cap_fails")
 def a_rescue_ignores_the_crash_cap() -> None:
     """An expired lease is always retried: a job that kills its workers never ends."""
-    rescue = outcome.rescue
+    rescue = maintenance.rescue
 
     def planted(job: JobRow, *, random: Any) -> Any:
         return rescue(replace(job, crash_count=0), random=random)
 
-    swap(outcome, "rescue", planted)
+    swap(maintenance, "rescue", planted)
 
 
-@caught_by("tests/testing/test_crash_at.py::test_what_kills_every_worker_ends_failed")
+@caught_by(
+    "tests/testing/test_crash_at.py::test_a_job_that_kills_every_worker_fails_at_the_crash_cap"
+)
 def a_crash_is_retried_forever() -> None:
     """A job is queued again after every crash of its process: a poison pill."""
-    crash = outcome._crash
+    crash = outcome.crash_failure
 
     def planted(job: JobRow, random: Any, body: bytes | None = None) -> Any:
         return crash(replace(job, crash_count=0), random, body)
 
-    swap(outcome, "_crash", planted)
+    swap(outcome, "crash_failure", planted)
 
 
 @caught_by("tests/worker/loops/test_sweeper.py::test_more_than_a_batch_is_moved_in_one_sweep")
@@ -198,7 +200,7 @@ def a_sweep_moves_one_batch_and_sleeps() -> None:
         moved = 0
         for read in (self._store.due, self._store.expired):
             rows = await read(sweeper.BATCH)
-            transitions = [outcome.sweep(row, random=lambda: 0.5) for row in rows]
+            transitions = [maintenance.sweep(row, random=lambda: 0.5) for row in rows]
             moved += sum(answer.applied for answer in await self._store.apply(transitions))
         return moved
 

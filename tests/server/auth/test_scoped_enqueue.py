@@ -22,7 +22,8 @@ from tests.server.remote.test_store_access import make_key
 
 from windlass.client import EnqueueOptions, retry_request
 from windlass.core.decisions.enqueue import EnqueueStatus
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.stores.http import HttpConfig, HttpStore

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 from tests.server.conftest import STREAM, TIMEOUT, make_app, read_messages
 
-from windlass.core.records import Entry
+from windlass.core.versioned_record import Entry
 from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.server.auth.sessions import COOKIE
 from windlass.server.auth.token_signer import SIGNING_KEY

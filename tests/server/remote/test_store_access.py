@@ -13,10 +13,16 @@ import httpx
 import pytest
 from tests.server.conftest import TIMEOUT, LiveServer, run_server, until
 
-from windlass.core.admission.gates import LIMIT, Limit, LimitSetting
+from windlass.core.admission.limit import LIMIT, Limit, LimitSetting
 from windlass.core.decisions.enqueue import EnqueueStatus
-from windlass.core.decisions.outcome import Succeeded, settle, submit
-from windlass.core.decisions.transition import CancelRequest, SignalRequest, Status, Transition
+from windlass.core.decisions.outcome import Succeeded, settle
+from windlass.core.decisions.transition import (
+    CancelRequest,
+    SignalRequest,
+    Status,
+    Transition,
+    submit,
+)
 from windlass.core.errors import (
     InvalidArgumentError,
     NotFoundError,
@@ -29,14 +35,14 @@ from windlass.core.job.lease import Claim
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State, Trigger
 from windlass.core.query.job_query import Query
-from windlass.core.records import PAUSED, Put
 from windlass.core.schedule import MARK, SCHEDULE
+from windlass.core.versioned_record import PAUSED, Put
 from windlass.core.worker_presence import WORKER
 from windlass.server.auth.api_keys import API_KEY, ApiKeys, Role
 from windlass.server.auth.audit import AUDIT, AuditLog
 from windlass.server.auth.tickets import TICKET
 from windlass.server.config import AuthMode, ServerConfig
-from windlass.server.routes.store_protocol import VERBS
+from windlass.server.routes.store_protocol import STORE_METHODS
 from windlass.store import Retention, Store
 from windlass.stores import wire_format
 from windlass.stores.http import HttpConfig, HttpStore
@@ -168,7 +174,7 @@ def make_key(
 
 
 def test_every_verb_of_the_contract_has_a_permission() -> None:
-    assert VERBS.keys() == set(wire_format.METHODS) == VERB_ROLES.keys()
+    assert STORE_METHODS.keys() == set(wire_format.METHODS) == VERB_ROLES.keys()
     assert set(wire_format.METHODS) | wire_format.LOCAL_METHODS == Store.__abstractmethods__
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.server.conftest import LiveServer, enqueue, read_messages, run_server, until
 
 from windlass.core.clock import SECOND, SystemClock
-from windlass.core.decisions.outcome import sweep
+from windlass.core.decisions.maintenance import sweep
 from windlass.core.task_token import TaskToken
 from windlass.server.auth.api_keys import Role
 from windlass.server.auth.token_signer import TokenSigner

@@ -14,7 +14,7 @@ from tests.server.conftest import LiveServer, enqueue, make_app, run_server, wai
 from windlass import Windlass
 from windlass.core.codec import Codec, EncryptingCodec, JsonCodec, Purpose
 from windlass.core.decisions.outcome import Failed
-from windlass.insights.failures import MAX_SCANNED
+from windlass.insights.failure_groups import MAX_SCANNED
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.testing.factories import claim_all, make_failure, make_job, settle_one
@@ -117,7 +117,7 @@ def test_encrypted_errors_are_grouped_by_code(keyed_server: LiveServer) -> None:
 def test_only_the_newest_failures_are_scanned_and_capped_is_set(
     keyed_server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.insights.failures.MAX_SCANNED", 3)
+    monkeypatch.setattr("windlass.insights.failure_groups.MAX_SCANNED", 3)
     assert MAX_SCANNED > 3
     keyed_server.app.sync.call(fail(keyed_server.app, ["old"] * 3))
     keyed_server.app.sync.call(fail(keyed_server.app, ["new"] * 2))

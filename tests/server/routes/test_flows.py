@@ -14,9 +14,9 @@ from tests.server.conftest import STREAM, LiveServer, enqueue, make_app, run_ser
 from windlass import Context
 from windlass.client import EnqueueOptions
 from windlass.core.ids import uuid7
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.core.query.job_query import Page, Query
-from windlass.insights.graph import MAX_JOBS
+from windlass.insights.job_graph import MAX_GRAPH_JOBS
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.server.routes.flows import MAX_PARENTS
@@ -234,28 +234,28 @@ def test_a_wide_graph_is_capped(keyed_server: LiveServer) -> None:
     spec = keyed_server.app.tasks.get("add")
     assert spec is not None
     options = EnqueueOptions(depends_on=(top,))
-    wide = [keyed_server.app.prepare(spec, (n,), {}, options) for n in range(MAX_JOBS + 5)]
+    wide = [keyed_server.app.prepare(spec, (n,), {}, options) for n in range(MAX_GRAPH_JOBS + 5)]
     keyed_server.app.sync.call(keyed_server.app.aenqueue_each(wide))
     last = put(keyed_server, *(job.id for job in wide))
     with keyed_server.client(keyed_server.key(Role.VIEWER)) as web:
         parents, capped = graph(web, top)
-        assert (len(parents), capped) == (MAX_JOBS, True)
-        assert set(parents) == {top, *(job.id for job in wide[: MAX_JOBS - 1])}
-        assert all(parents[job.id] == [top] for job in wide[: MAX_JOBS - 1])
+        assert (len(parents), capped) == (MAX_GRAPH_JOBS, True)
+        assert set(parents) == {top, *(job.id for job in wide[: MAX_GRAPH_JOBS - 1])}
+        assert all(parents[job.id] == [top] for job in wide[: MAX_GRAPH_JOBS - 1])
         exact, capped = graph(web, last)
-        assert (len(exact), capped) == (MAX_JOBS, True)
+        assert (len(exact), capped) == (MAX_GRAPH_JOBS, True)
 
 
 def test_a_graph_of_the_maximum_size_is_complete(keyed_server: LiveServer) -> None:
     top = put(keyed_server)
-    for _ in range(MAX_JOBS - 1):
+    for _ in range(MAX_GRAPH_JOBS - 1):
         top = put(keyed_server, top)
     with keyed_server.client(keyed_server.key(Role.VIEWER)) as web:
         parents, capped = graph(web, top)
-        assert (len(parents), capped) == (MAX_JOBS, False)
+        assert (len(parents), capped) == (MAX_GRAPH_JOBS, False)
         more = put(keyed_server, top)
         parents, capped = graph(web, more)
-        assert (len(parents), capped) == (MAX_JOBS, True)
+        assert (len(parents), capped) == (MAX_GRAPH_JOBS, True)
 
 
 def test_the_graph_of_a_fan_out_has_the_child_jobs(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from tests.server.conftest import LiveServer, enqueue, wait_for
 
-from windlass.core.admission.gates import Limit
+from windlass.core.admission.limit import Limit
 
 
 @pytest.fixture

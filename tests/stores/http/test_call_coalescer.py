@@ -16,8 +16,8 @@ from tests.stores.http_server import OPEN
 
 from windlass import Windlass
 from windlass.core.decisions.enqueue import EnqueueStatus
-from windlass.core.decisions.outcome import Succeeded, settle, submit
-from windlass.core.decisions.transition import Transition
+from windlass.core.decisions.outcome import Succeeded, settle
+from windlass.core.decisions.transition import Transition, submit
 from windlass.core.errors import NotFoundError, StoreDeniedError, StoreUnavailableError
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Lease

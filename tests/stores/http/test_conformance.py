@@ -17,11 +17,11 @@ from windlass.testing.conformance.suite import *  # noqa: F403
 
 # Covers each method through the server; `make test-all` runs the whole suite.
 SAMPLE = (
-    TestBatches,  # noqa: F405
+    TestSettleBatch,  # noqa: F405
     TestClaim,  # noqa: F405
     TestHandles,  # noqa: F405
     TestLeases,  # noqa: F405
-    TestRecords,  # noqa: F405
+    TestVersionedRecords,  # noqa: F405
     TestTail,  # noqa: F405
 )
 

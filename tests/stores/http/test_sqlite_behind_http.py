@@ -12,13 +12,13 @@ from tests.stores.http_server import serve_store, server
 from windlass.store import Store
 from windlass.stores.sqlite import SqliteStore
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.enqueue import TestEnqueue
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
 from windlass.testing.conformance.handles import TestHandles
-from windlass.testing.conformance.repetition import TestRepetition
+from windlass.testing.conformance.idempotency import TestIdempotency
+from windlass.testing.conformance.jobs.enqueue import TestEnqueue
 from windlass.testing.conformance.wakeup import TestWakeup
 
-__all__ = ["TestEnqueue", "TestHandles", "TestRepetition", "TestWakeup", "clock", "store"]
+__all__ = ["TestEnqueue", "TestHandles", "TestIdempotency", "TestWakeup", "clock", "store"]
 
 pytestmark = pytest.mark.slow
 

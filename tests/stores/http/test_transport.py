@@ -32,7 +32,7 @@ from windlass.core.errors import (
 from windlass.core.event import Event, EventType
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.store import AttemptRecords

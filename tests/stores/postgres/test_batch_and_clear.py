@@ -57,7 +57,7 @@ async def test_clear_cancels_all_waiting_jobs(app: Windlass) -> None:
     jobs = await app.aenqueue_many([task.new_job() for _ in range(20)])
     jobs += [await task.options(delay="1h").aenqueue(), await task.options(hold=True).aenqueue()]
     progress = await anext(client.drain("default"))
-    assert (progress.left, progress.not_queued) == (20, 2)
+    assert (progress.left, progress.created) == (20, 2)
     assert await client.clear("default", reason="a mistake") == 22
     rows = [(await job.arefresh()).row for job in jobs]
     assert {(row.state, row.cancel_reason) for row in rows} == {(State.CANCELED, "a mistake")}

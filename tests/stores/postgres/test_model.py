@@ -15,7 +15,7 @@ from windlass.store import Store
 from windlass.stores.postgres import PostgresStore
 from windlass.testing import VirtualClock
 from windlass.testing.conformance.model import MakeStore, run_model
-from windlass.testing.faults import FaultyStore
+from windlass.testing.faulty_store import FaultyStore
 
 # `make chaos` multiplies the number of histories, and uses new ones each time.
 EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))

@@ -8,9 +8,9 @@ import pytest
 
 from windlass.core.clock import SECOND
 from windlass.core.decisions.outcome import Failed
-from windlass.core.decisions.retry import Fixed, Policy
+from windlass.core.job.retry_policy import Fixed, Policy
 from windlass.core.job.state import State
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.stores.postgres import PostgresStore
 from windlass.testing.factories import (
     claim_all,

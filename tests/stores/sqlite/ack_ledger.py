@@ -10,7 +10,7 @@ from uuid import UUID
 
 import apsw
 
-from windlass.core.event import fold, snapshot
+from windlass.core.job.event_log import expected_fold, fold
 from windlass.core.job.row import JobRow
 from windlass.store import Store
 from windlass.stores.sqlite import reads
@@ -86,7 +86,7 @@ def _log_faults(connection: apsw.Connection, row: JobRow) -> list[str]:
     events = page.events
     if [event.seq for event in events] != list(range(row.log_floor + 1, row.seq + 1)):
         return [f"the log of job {row.id} has gaps"]
-    if row.log_floor == 0 and fold(events) != snapshot(row):
+    if row.log_floor == 0 and fold(events) != expected_fold(row):
         return [f"the log of job {row.id} does not fold to its row"]
     return []
 
@@ -106,8 +106,8 @@ def _faults(promised: Promise, found: JobRow | None, job_id: UUID) -> list[str]:
         "percent": found.percent >= promised.percent,
         "lease": found.seq > promised.seq
         or (found.lease_until or 0) >= (promised.lease_until or 0),
-        "snapshot": later or snapshot(found) == snapshot(promised),
-        "final state": not promised.final or snapshot(found) == snapshot(promised),
+        "snapshot": later or expected_fold(found) == expected_fold(promised),
+        "final state": not promised.final or expected_fold(found) == expected_fold(promised),
     }
     return [
         f"{what} of job {job_id} is older than acknowledged"

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from windlass.core.decisions.outcome import Failed, Succeeded
 from windlass.core.errors import ConflictError, StoreUnavailableError
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.stores.sqlite import SqliteConfig, SqliteStore
 from windlass.testing.factories import claim_all, get_one, make_failure, make_job, settle_one
 

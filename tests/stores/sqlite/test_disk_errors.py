@@ -20,7 +20,8 @@ from windlass.core.decisions.outcome import Succeeded
 from windlass.core.errors import StoreError, StoreUnavailableError
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.stores.sqlite import SqliteConfig, SqliteStore, connection
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (

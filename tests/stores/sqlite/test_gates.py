@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from windlass.core.admission.gates import LIMIT, Limit, LimitSetting
+from windlass.core.admission.limit import LIMIT, Limit, LimitSetting
 from windlass.core.decisions.outcome import Released, settle
 from windlass.core.job.state import State
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.store import Retention
 from windlass.stores.sqlite import SqliteStore, records
 from windlass.stores.sqlite.writes import enqueue_jobs
 from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limits import enqueue_several, set_limit, settle_all
+from windlass.testing.conformance.limits.concurrency import enqueue_several, set_limit, settle_all
 from windlass.testing.factories import cancel_one, claim_all, make_job, no_jitter, sweep_all
 
 QUEUE, KEYS = "queue:default", "key:test.noop"

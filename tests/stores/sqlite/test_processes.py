@@ -18,7 +18,7 @@ import apsw
 import pytest
 from tests.stores.sqlite import subprocess_programs
 
-from windlass.core.event import fold, snapshot
+from windlass.core.job.event_log import expected_fold, fold
 from windlass.core.job.state import FINAL, State
 from windlass.core.query.job_query import Query
 from windlass.stores.sqlite import SqliteStore, file_watch
@@ -208,7 +208,7 @@ async def assert_kept(path: Path, ledger: list[dict[str, Any]]) -> None:
             assert line["state"] not in FINAL or row.state == line["state"]
             events = await read_events(store, row.id)
             assert [event.seq for event in events] == list(range(1, row.seq + 1))
-            assert fold(events) == snapshot(row)
+            assert fold(events) == expected_fold(row)
 
 
 # -- forks

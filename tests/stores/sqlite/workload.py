@@ -8,7 +8,8 @@ from uuid import UUID
 from tests.stores.sqlite.ack_ledger import Ledger, existing
 
 from windlass.core.decisions.outcome import Failed, Released, Snoozed, Succeeded
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.store import Retention, Store
 from windlass.stores.sqlite.rows import INLINE_PAYLOAD
 from windlass.testing.clock import VirtualClock

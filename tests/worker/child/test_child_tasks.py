@@ -23,7 +23,8 @@ from windlass.core.codec import JsonCodec, Purpose
 from windlass.core.decisions.outcome import Succeeded
 from windlass.core.decisions.transition import SignalRequest
 from windlass.core.event import Event, EventType
-from windlass.core.job.row import CORRELATION_ID, JobRow, NewJob
+from windlass.core.job.new_job import CORRELATION_ID, NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.process import ProcessDiedError
 from windlass.stores.memory import MemoryStore

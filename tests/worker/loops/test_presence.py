@@ -18,13 +18,13 @@ from tests.worker.workers import running_worker
 from windlass import Windlass, WorkerConfig
 from windlass.client import Client
 from windlass.core.clock import SECOND
+from windlass.core.diagnosis import ReasonCode
 from windlass.core.errors import NotFoundError, StoreUnavailableError
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
 from windlass.core.job.row import JobRow
-from windlass.core.query.diagnosis import ReasonCode
-from windlass.core.records import Put, PutResult
-from windlass.insights.diagnosis import COUNT_AHEAD
+from windlass.core.versioned_record import Put, PutResult
+from windlass.insights.observations import COUNT_AHEAD
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock

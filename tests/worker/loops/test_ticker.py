@@ -20,8 +20,8 @@ from windlass.core.decisions.outcome import Succeeded
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.row import JobRow
 from windlass.core.query.job_query import Query
-from windlass.core.records import Entry, Put, PutResult
 from windlass.core.schedule import MARK, SCHEDULE, Schedule, start_schedule
+from windlass.core.versioned_record import Entry, Put, PutResult
 from windlass.records.schedule_records import ScheduleRecords, make_schedule
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore

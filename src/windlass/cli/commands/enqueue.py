@@ -17,7 +17,7 @@ from windlass.cli.job_follow import follow
 from windlass.client import EnqueueOptions
 from windlass.core.duration import to_seconds
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.stores import public_url
 from windlass.task_spec import TaskSpec
 

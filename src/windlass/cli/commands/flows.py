@@ -22,7 +22,8 @@ from windlass.cli.job_lookup import find_job
 from windlass.cli.store_connection import open_client
 from windlass.client import Client
 from windlass.core.errors import NotFoundError
-from windlass.core.job.dependency import Edges, FlowStats
+from windlass.core.job.dependency import Edges
+from windlass.core.job.flow_stats import FlowStats
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 
@@ -70,7 +71,7 @@ async def _show(
             await asyncio.sleep(REFRESH_INTERVAL)
             stats = await client.flow(flow_id)
         if as_json:
-            terminal.print_json(_facts(stats, await _jobs(client, flow_id)))
+            terminal.print_json(_fields(stats, await _jobs(client, flow_id)))
         else:
             console.print(_render(stats, await _jobs(client, flow_id, MAX_ROWS)))
         return stats
@@ -150,7 +151,7 @@ def _after(edges: Edges) -> str:
 # -- JSON output
 
 
-def _facts(stats: FlowStats, jobs: _Jobs) -> dict[str, Any]:
+def _fields(stats: FlowStats, jobs: _Jobs) -> dict[str, Any]:
     return {
         "id": str(stats.flow_id),
         "state": stats.state.value,
@@ -213,8 +214,8 @@ def _act(flow: str, act: Any, store: tuple[str | None, str | None], *, as_json: 
             return flow_id, *await act(client, flow_id)
 
     coroutine: Coroutine[Any, Any, tuple[UUID, dict[str, Any], str]] = work()
-    flow_id, facts, text = run(coroutine)
+    flow_id, fields, text = run(coroutine)
     if as_json:
-        terminal.print_json({"id": str(flow_id)} | facts)
+        terminal.print_json({"id": str(flow_id)} | fields)
     else:
         terminal.out().print(f"{flow_id} {escape(text)}", soft_wrap=True)

@@ -52,7 +52,7 @@ def create(
 
     key, token = run(work())
     if as_json:
-        terminal.print_json(_facts(key) | {"key": token})
+        terminal.print_json(_fields(key) | {"key": token})
     else:
         terminal.info(f"Key {key.id} of {name} (shown only once):")
         terminal.out().print(token, soft_wrap=True)
@@ -68,7 +68,7 @@ def list_keys(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> 
 
     keys = run(work())
     if as_json:
-        terminal.print_json([_facts(key) for key in keys])
+        terminal.print_json([_fields(key) for key in keys])
         return
     if not keys:
         terminal.info("No API keys")
@@ -94,7 +94,7 @@ def revoke(key: KeyId, url: Url = None, app: AppPath = None, as_json: AsJson = F
 
     revoked = run(work())
     if as_json:
-        terminal.print_json(_facts(revoked))
+        terminal.print_json(_fields(revoked))
     else:
         terminal.out().print(f"{revoked.id} {escape(revoked.name)} revoked", soft_wrap=True)
 
@@ -130,7 +130,7 @@ def _state(key: ApiKey) -> str:
     return "valid" if key.valid(SystemClock().now()) else "expired"
 
 
-def _facts(key: ApiKey) -> dict[str, Any]:
+def _fields(key: ApiKey) -> dict[str, Any]:
     """Format a key without its hash."""
     return {
         "id": key.id,

@@ -12,7 +12,7 @@ from windlass.cli import terminal
 from windlass.cli.common_options import AppPath, AsJson, Url
 from windlass.cli.event_loop import run
 from windlass.cli.store_connection import open_client
-from windlass.core.admission.gates import Limit
+from windlass.core.admission.limit import Limit
 from windlass.records.limit_records import LimitInfo, LimitRecords
 from windlass.store import COUNT_CAP
 
@@ -28,7 +28,7 @@ def list_limits(url: Url = None, app: AppPath = None, as_json: AsJson = False) -
     """List the limits, their values in code, and how many jobs use or wait for them."""
     found = run(_with_records(lambda records: records.list(), url, app))
     if as_json:
-        terminal.print_json([_facts(info) for info in found])
+        terminal.print_json([_fields(info) for info in found])
     elif not found:
         terminal.info(
             "No limits. Create one with windlass limits set; limits declared in code appear "
@@ -95,7 +95,7 @@ async def _with_records(
 
 def _print_limit(info: LimitInfo, *, as_json: bool) -> None:
     if as_json:
-        terminal.print_json(_facts(info))
+        terminal.print_json(_fields(info))
     else:
         source = "" if info.override is not None else " (from code)"
         terminal.out().print(f"{escape(info.name)}: {info.limit}{source}", soft_wrap=True)
@@ -141,7 +141,7 @@ def _counts(info: LimitInfo) -> tuple[str, str]:
     return f"{info.holding:,}", f"{info.waiting:,}{more}"
 
 
-def _facts(info: LimitInfo) -> dict[str, Any]:
+def _fields(info: LimitInfo) -> dict[str, Any]:
     return {
         "name": info.name,
         "limit": info.limit.encode(),

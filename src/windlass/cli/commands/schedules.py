@@ -31,7 +31,7 @@ def list_schedules(url: Url = None, app: AppPath = None, as_json: AsJson = False
     """List schedules with their last and next run."""
     found = run(_with_records(lambda records, _: records.list(), url, app))
     if as_json:
-        terminal.print_json([_facts(info) for info in found])
+        terminal.print_json([_fields(info) for info in found])
     elif not found:
         terminal.info(
             "No schedules. Create one with windlass schedules add; "
@@ -149,7 +149,7 @@ async def _with_records(
 
 def _print_schedule(info: ScheduleInfo, action: str, *, as_json: bool) -> None:
     if as_json:
-        terminal.print_json(_facts(info))
+        terminal.print_json(_fields(info))
         return
     next_run = "" if info.next_tick is None else f"; next run {_next(info)}"
     terminal.out().print(f"{escape(info.name)} {action}{next_run}", soft_wrap=True)
@@ -194,7 +194,7 @@ def _next(info: ScheduleInfo) -> str:
     return "never" if info.next_tick is None else terminal.ago(from_datetime(info.next_tick))
 
 
-def _facts(info: ScheduleInfo) -> dict[str, Any]:
+def _fields(info: ScheduleInfo) -> dict[str, Any]:
     last = None if info.last_tick is None else terminal.iso(from_datetime(info.last_tick))
     upcoming = None if info.next_tick is None else terminal.iso(from_datetime(info.next_tick))
     return {

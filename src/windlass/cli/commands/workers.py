@@ -31,7 +31,7 @@ def list_workers(url: Url = None, app: AppPath = None, as_json: AsJson = False) 
     """
     found = run(_workers(url, app))
     if as_json:
-        terminal.print_json([_facts(worker) for worker in found])
+        terminal.print_json([_fields(worker) for worker in found])
     elif not found:
         terminal.info("No running workers. Start one with windlass worker module:app")
     elif terminal.out().width < terminal.NARROW_WIDTH:
@@ -90,7 +90,7 @@ def _queues(worker: LiveWorker) -> str:
     return ",".join(f"{name}={slots}" for name, slots in worker.queues.items())
 
 
-def _facts(worker: LiveWorker) -> dict[str, Any]:
+def _fields(worker: LiveWorker) -> dict[str, Any]:
     return {
         "name": worker.name,
         "host": worker.host,

@@ -70,11 +70,11 @@ def _parameters(function: Callable[..., Any], task: str) -> tuple[str, ...]:
             f"limit_key of task {task!r} is an async function; use a plain one: it is called at "
             "each enqueue, also without an event loop"
         )
-    for one in parameters:
-        if one.kind not in _NAMED:
+    for parameter in parameters:
+        if parameter.kind not in _NAMED:
             raise ConfigurationError(
-                f"limit_key of task {task!r} has the parameter {str(one)!r}; "
+                f"limit_key of task {task!r} has the parameter {str(parameter)!r}; "
                 "arguments are passed by name, so *args, **kwargs and positional-only "
                 "parameters are not supported"
             )
-    return tuple(one.name for one in parameters)
+    return tuple(parameter.name for parameter in parameters)

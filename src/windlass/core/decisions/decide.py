@@ -33,12 +33,12 @@ from windlass.core.job.state import ACTIVE, RESCUING, WAITING, State, Trigger, m
 
 def decide(row: LifecycleRow, transition: Transition, now: Instant, past: PastOutcome) -> Decision:
     """Decide what a transition does to a job."""
-    holder = transition.trigger.settles
-    token_valid = row.token == transition.token or (transition.token is None and not holder)
+    settles = transition.trigger.settles
+    token_valid = row.token == transition.token or (transition.token is None and not settles)
     if row.fence != transition.fence or not token_valid:
         return (
             _settle_of_other_attempt(row, transition, past)
-            if holder
+            if settles
             else _refuse(Status.STALE, row)
         )
     to = move(row.state, transition.trigger)
@@ -52,7 +52,7 @@ def decide(row: LifecycleRow, transition: Transition, now: Instant, past: PastOu
     if transition.trigger in _WAITING_MOVES:
         return _queue_or_expire(row, transition.trigger, at)
     change = DecisionBuilder(row, at)
-    if holder or transition.trigger in RESCUING:
+    if settles or transition.trigger in RESCUING:
         if transition.records:
             change.add_records(transition.records)
         if row.cancel_requested:
@@ -151,8 +151,8 @@ def cancel(row: LifecycleRow, request: CancelRequest, now: Instant) -> Decision:
     change.values |= {"cancel_by": request.by, "cancel_reason": request.reason}
     if row.state is State.RUNNING:
         change.values["cancel_at"] = change.at
-        facts = {"by": request.by, "reason": request.reason}
-        change.add(EventType.CANCEL_REQUESTED.value, facts, None)
+        data = {"by": request.by, "reason": request.reason}
+        change.add(EventType.CANCEL_REQUESTED.value, data, None)
         return change.decision()
     transition = Transition(
         job_id=row.id, fence=row.fence, trigger=Trigger.CANCEL, reason=request.reason
@@ -214,8 +214,8 @@ def signal(row: LifecycleRow, request: SignalRequest, now: Instant, *, exists: b
         return _refuse(Status.CONFLICT, row)
     change = DecisionBuilder(row, max(now, row.updated_at))
     change.checkpoints.append(Checkpoint(request.step, request.value, row.attempt, change.at))
-    facts = {"step": request.step, "status": "received"}
-    change.add(EventType.STEP_STATUS.value, facts, None)
+    data = {"step": request.step, "status": "received"}
+    change.add(EventType.STEP_STATUS.value, data, None)
     change.values["signals"] = row.signals + 1
     waits = row.state is State.RETRYING and row.trigger is Trigger.SUSPEND and not row.waiting_for
     if waits and row.gate is None and not row.cancel_requested:

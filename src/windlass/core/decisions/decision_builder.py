@@ -21,8 +21,9 @@ from windlass.core.event import ATTEMPT, EventType, LogRow, Record
 from windlass.core.job import failure as failures
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.failure import ErrorKind, Failure
+from windlass.core.job.new_job import NewJob
 from windlass.core.job.progress import COMPLETE, advance
-from windlass.core.job.row import LifecycleRow, NewJob
+from windlass.core.job.row import LifecycleRow
 from windlass.core.job.state import RESCUING, State, Trigger
 
 _ENDED = {State.FAILED: "failed", State.CANCELED: "was canceled"}
@@ -64,7 +65,7 @@ class DecisionBuilder:
         self.values["seq"] = self.seq
         return self.seq
 
-    def add(self, kind: str, facts: dict[str, Any], body: bytes | None, n: int = 0) -> None:
+    def add(self, kind: str, data: dict[str, Any], body: bytes | None, n: int = 0) -> None:
         self.log.append(
             LogRow(
                 seq=self.next_seq(),
@@ -73,7 +74,7 @@ class DecisionBuilder:
                 attempt=self.row.attempt,
                 fence=self.row.fence,
                 n=n,
-                facts=facts,
+                data=data,
                 body=body,
             )
         )
@@ -100,10 +101,10 @@ class DecisionBuilder:
                 "stage": record.stage,
                 "phase": record.phase,
             }
-            facts: dict[str, Any] = {k: v for k, v in named.items() if v is not None}
+            data: dict[str, Any] = {k: v for k, v in named.items() if v is not None}
             if record.type is EventType.STEP_PROGRESS:
                 self.values["percent"] = advance(self.percent(), record.percent)
-                facts["progressPct"] = self.percent()
+                data["progressPct"] = self.percent()
                 if record.stage is not None:
                     self.values["stage"] = record.stage
                 if record.phase is not None:
@@ -113,7 +114,7 @@ class DecisionBuilder:
                     Checkpoint(record.step, record.checkpoint, self.row.attempt, self.at)
                 )
                 self.values["last_step"] = record.step
-            self.add(record.type.value, facts, record.body, record.n)
+            self.add(record.type.value, data, record.body, record.n)
         self.values["last_record"] = last_record
 
     def end(self, to: State, transition: Transition) -> None:
@@ -165,7 +166,7 @@ class DecisionBuilder:
             self.values["retry_count"] = row.retry_count + 1
         if error is not None:
             self.values["error"] = error
-        facts = {
+        data = {
             "token": str(row.token),
             "worker": row.worker,
             "queued_at": row.queued_at,
@@ -182,9 +183,9 @@ class DecisionBuilder:
             "delay": transition.delay,
             "retry_count": self.values.get("retry_count", row.retry_count),
             "crash_count": self.values.get("crash_count", row.crash_count),
-            "error": error.facts() if error else None,
+            "error": error.fields() if error else None,
         }
-        self.add(ATTEMPT, facts, error.body if error else None)
+        self.add(ATTEMPT, data, error.body if error else None)
         self.values |= {
             "state": State.RETRYING,
             "trigger": transition.trigger,

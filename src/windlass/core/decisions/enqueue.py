@@ -10,10 +10,11 @@ from uuid import UUID
 from windlass.core.clock import Instant
 from windlass.core.decisions.transition import CancelRequest
 from windlass.core.errors import ConflictError, NotFoundError, RequestError
+from windlass.core.fast_dataclass import positional_value
 from windlass.core.job.dependency import OnParent, Parent
-from windlass.core.job.row import JobRow, NewJob, check_new_job, new_row
+from windlass.core.job.new_job import NewJob, check_new_job
+from windlass.core.job.row import JobRow, new_row
 from windlass.core.job.state import WAITING, State
-from windlass.core.value import positional_value
 
 _REQUEST, _UNIQUE = "request id", "unique key"
 

@@ -1,10 +1,13 @@
-"""Predicates for maintenance, on a row and the store's time."""
+"""Maintenance of jobs: which are due, expired or abandoned, and the transitions that follow."""
 
 from __future__ import annotations
 
 from windlass.core.clock import SECOND, Instant
-from windlass.core.job.row import LifecycleRow
-from windlass.core.job.state import State
+from windlass.core.decisions import outcome
+from windlass.core.decisions.transition import Transition
+from windlass.core.job.retry_policy import Random
+from windlass.core.job.row import JobRow, LifecycleRow
+from windlass.core.job.state import State, Trigger
 
 _TIMED = frozenset({State.CREATED, State.RETRYING})
 _EXPIRING = frozenset({State.CREATED, State.QUEUED})
@@ -35,3 +38,27 @@ def lease_expired(row: LifecycleRow, now: Instant) -> bool:
 def retention_cutoff(now: Instant, seconds: float) -> Instant | None:
     """Return the instant up to which finished jobs are pruned; None: keep them forever."""
     return now - round(seconds * SECOND) if seconds > 0 else None
+
+
+def rescue(job: JobRow, *, random: Random) -> Transition:
+    """Rescue a job whose lease expired: the first time at once, then by the job's backoff."""
+    failure, delay = outcome.crash_failure(job, random)
+    return Transition(
+        job_id=job.id,
+        fence=job.fence,
+        trigger=Trigger.GIVE_UP if delay is None else Trigger.CRASH,
+        token=job.token,
+        delay=delay,
+        error=failure,
+    )
+
+
+def promote(job: JobRow) -> Transition:
+    """Return the transition of a due job: queue it, or expire it before its first start."""
+    trigger = Trigger.EXPIRE if job.state is State.QUEUED else Trigger.PROMOTE
+    return Transition(job_id=job.id, fence=job.fence, trigger=trigger)
+
+
+def sweep(job: JobRow, *, random: Random) -> Transition:
+    """Return the maintenance transition of a job that `due` or `expired` returned."""
+    return rescue(job, random=random) if job.state is State.RUNNING else promote(job)

@@ -11,15 +11,15 @@ from functools import partial
 from typing import TypeAlias, assert_never
 from uuid import UUID
 
-from windlass.core.decisions import retry
-from windlass.core.decisions.retry import Random
 from windlass.core.decisions.transition import Transition
 from windlass.core.event import Record
+from windlass.core.fast_dataclass import value
 from windlass.core.job import failure as failures
 from windlass.core.job.failure import ErrorKind, Failure
-from windlass.core.job.row import JobRow, NewJob
-from windlass.core.job.state import State, Trigger
-from windlass.core.value import value
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.retry_policy import Backoff, Random, backoff_delay, storable_backoff
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import Trigger
 
 
 @value
@@ -85,30 +85,29 @@ def settle(
     random: Random,
     records: Sequence[Record] = (),
     children: Sequence[NewJob] = (),
-    backoff: retry.Backoff | None = None,
+    backoff: Backoff | None = None,
 ) -> Transition:
     """Return the transition that settles an attempt.
 
     `backoff` is that of the task, if its code is available: a custom one is not in the row.
     """
-    ends = partial(
+    transition = partial(
         Transition, job_id=job.id, fence=job.fence, token=job.lease.token, records=tuple(records)
     )
     match outcome:
         case Succeeded():
             return succeed(job, outcome, records, children)
         case Failed() | Crashed():
-            failure, delay = _error(job, outcome, random, backoff)
-            fails = partial(ends, error=failure, crash=isinstance(outcome, Crashed))
-            if delay is None:
-                return fails(trigger=Trigger.FAIL)
-            return fails(trigger=Trigger.RETRY, delay=delay)
+            failure, delay = _failure(job, outcome, random, backoff)
+            trigger = Trigger.FAIL if delay is None else Trigger.RETRY
+            crash = isinstance(outcome, Crashed)
+            return transition(trigger=trigger, error=failure, delay=delay, crash=crash)
         case Released():
-            return ends(trigger=Trigger.RELEASE, delay=0.0)
+            return transition(trigger=Trigger.RELEASE, delay=0.0)
         case Snoozed(delay=delay):
-            return ends(trigger=Trigger.SNOOZE, delay=delay)
+            return transition(trigger=Trigger.SNOOZE, delay=delay)
         case Suspended(timeout=timeout, awaits=awaits, signals=signals):
-            return ends(
+            return transition(
                 trigger=Trigger.SUSPEND,
                 delay=timeout,
                 children=tuple(children),
@@ -116,7 +115,7 @@ def settle(
                 signals=signals,
             )
         case Aborted(reason=reason):
-            return ends(trigger=Trigger.ABORT, reason=reason)
+            return transition(trigger=Trigger.ABORT, reason=reason)
         case _:
             assert_never(outcome)
 
@@ -139,50 +138,27 @@ def succeed(
     )
 
 
-def _error(
-    job: JobRow, outcome: Failed | Crashed, random: Random, backoff: retry.Backoff | None
+def _failure(
+    job: JobRow, outcome: Failed | Crashed, random: Random, backoff: Backoff | None
 ) -> tuple[Failure, float | None]:
     """Return the failure and the delay of the next attempt; None: no retry."""
     if isinstance(outcome, Crashed):
-        return _crash(job, random, outcome.body)
+        return crash_failure(job, random, outcome.body)
     failure = outcome.failure
     if failure.kind is ErrorKind.TERMINAL or job.retry_count >= job.policy.max_retries:
         return failure, None
     if outcome.delay is not None:
         return failure, outcome.delay
-    return failure, retry.backoff_delay(backoff or job.policy.backoff, job.retry_count, random)
+    return failure, backoff_delay(backoff or job.policy.backoff, job.retry_count, random)
 
 
-def _crash(job: JobRow, random: Random, body: bytes | None = None) -> tuple[Failure, float | None]:
+def crash_failure(
+    job: JobRow, random: Random, body: bytes | None = None
+) -> tuple[Failure, float | None]:
     """Return the failure and the delay after another crash; None at the crash cap."""
     crashes = job.crash_count + 1
     if crashes >= job.policy.crash_cap:
         return Failure(code=failures.CRASHED, kind=ErrorKind.TERMINAL, body=body), None
-    backoff = retry.storable_backoff(job.policy.backoff)
-    wait = 0.0 if crashes == 1 else retry.backoff_delay(backoff, crashes - 2, random)
+    backoff = storable_backoff(job.policy.backoff)
+    wait = 0.0 if crashes == 1 else backoff_delay(backoff, crashes - 2, random)
     return Failure(code=failures.CRASHED, kind=ErrorKind.RETRYABLE, body=body), wait
-
-
-def rescue(job: JobRow, *, random: Random) -> Transition:
-    """Rescue a job whose lease expired: the first time at once, then by the job's backoff."""
-    failure, delay = _crash(job, random)
-    takes = partial(
-        Transition, job_id=job.id, fence=job.fence, token=job.token, error=failure, delay=delay
-    )
-    return takes(trigger=Trigger.GIVE_UP if delay is None else Trigger.CRASH)
-
-
-def promote(job: JobRow) -> Transition:
-    """Return the transition of a due job: queue it, or expire it before its first start."""
-    trigger = Trigger.EXPIRE if job.state is State.QUEUED else Trigger.PROMOTE
-    return Transition(job_id=job.id, fence=job.fence, trigger=trigger)
-
-
-def submit(job_id: UUID) -> Transition:
-    """Return the transition that queues a held job."""
-    return Transition(job_id=job_id, fence=0, trigger=Trigger.SUBMIT)
-
-
-def sweep(job: JobRow, *, random: Random) -> Transition:
-    """Return the maintenance transition of a job that `due` or `expired` returned."""
-    return rescue(job, random=random) if job.state is State.RUNNING else promote(job)

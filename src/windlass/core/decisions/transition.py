@@ -12,16 +12,16 @@ from enum import StrEnum
 from typing import TypedDict
 from uuid import UUID
 
-from windlass.core import sizes
+from windlass.core import size_limits
 from windlass.core.clock import Instant
-from windlass.core.decisions.retry import MAX_DELAY
 from windlass.core.errors import InvalidArgumentError, RequestError
 from windlass.core.event import LIFECYCLE, LogRow, Record
+from windlass.core.fast_dataclass import positional_value, value
 from windlass.core.job.failure import Failure
-from windlass.core.job.row import NewJob
-from windlass.core.job.row import check_new_job as check_new
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.new_job import check_new_job as check_new
+from windlass.core.job.retry_policy import MAX_DELAY
 from windlass.core.job.state import FINAL, State, Trigger
-from windlass.core.value import positional_value, value
 
 SIGNAL_PREFIX = "signal:"  # of the step under which a signal is stored
 
@@ -71,6 +71,11 @@ class Transition:
     crash: bool = False
     awaits: tuple[UUID, ...] = ()
     signals: int | None = None
+
+
+def submit(job_id: UUID) -> Transition:
+    """Return the transition that queues a held job."""
+    return Transition(job_id=job_id, fence=0, trigger=Trigger.SUBMIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +181,7 @@ class Decision:
     clear_waits: bool = False
 
     @property
-    def ends(self) -> bool:
+    def ends_job(self) -> bool:
         """Whether this ends the job, so that jobs that depend on it must be updated."""
         return self.changes.get("state") in FINAL
 
@@ -188,13 +193,13 @@ PastOutcome = Callable[[int], tuple[UUID, Trigger] | None]
 def check_transition(transition: Transition) -> None:
     """Raise an error if a transition is invalid in itself."""
     if transition.result is not None:
-        sizes.check_size("the result", transition.result)
+        size_limits.check_size("the result", transition.result)
     if transition.error is not None:
-        sizes.check_size("the error", transition.error.body, sizes.MAX_EVENT)
-        sizes.check_text("the error's code", transition.error.code)
-        sizes.check_text("the error's step", transition.error.step)
+        size_limits.check_size("the error", transition.error.body, size_limits.MAX_EVENT)
+        size_limits.check_text("the error's code", transition.error.code)
+        size_limits.check_text("the error's step", transition.error.step)
     if transition.reason is not None:
-        sizes.check_text("the reason", transition.reason, sizes.MAX_REASON)
+        size_limits.check_text("the reason", transition.reason, size_limits.MAX_REASON)
     if transition.delay is not None and not 0 <= transition.delay <= MAX_DELAY:
         raise InvalidArgumentError(
             f"delay is {transition.delay} s; it must be between 0 and 10 years"
@@ -229,15 +234,15 @@ def _check_distinct(children: Sequence[NewJob]) -> None:
 
 
 def check_signal(signal: SignalRequest) -> None:
-    sizes.check_text("the name of the signal", signal.name, sizes.MAX_NAME)
+    size_limits.check_text("the name of the signal", signal.name, size_limits.MAX_NAME)
     if not signal.name:
         raise InvalidArgumentError("the signal has no name")
-    sizes.check_size(f"the value of signal {signal.name!r}", signal.value)
+    size_limits.check_size(f"the value of signal {signal.name!r}", signal.value)
 
 
 def check_cancel(request: CancelRequest) -> None:
-    sizes.check_text("by", request.by)
-    sizes.check_text("the reason", request.reason, sizes.MAX_REASON)
+    size_limits.check_text("by", request.by)
+    size_limits.check_text("the reason", request.reason, size_limits.MAX_REASON)
 
 
 def check_records(records: Sequence[Record]) -> None:
@@ -247,9 +252,9 @@ def check_records(records: Sequence[Record]) -> None:
                 f"{record.type} events are written by the store; a task cannot record them"
             )
         for name in ("step", "status", "stage", "phase"):
-            sizes.check_text(f"the {name} of a record", getattr(record, name))
-        sizes.check_size(f"the {record.type} event", record.body, sizes.MAX_EVENT)
+            size_limits.check_text(f"the {name} of a record", getattr(record, name))
+        size_limits.check_size(f"the {record.type} event", record.body, size_limits.MAX_EVENT)
         if record.checkpoint is not None:
-            sizes.check_size(f"the checkpoint of step {record.step!r}", record.checkpoint)
+            size_limits.check_size(f"the checkpoint of step {record.step!r}", record.checkpoint)
             if not record.step:
                 raise InvalidArgumentError("a checkpoint needs the name of its step")

@@ -35,17 +35,17 @@ def attempts_of(row: JobRow, log: Iterable[LogRow]) -> list[Attempt]:
         Attempt(
             number=log_row.attempt,
             fence=log_row.fence,
-            worker=log_row.facts["worker"],
-            queued_at=log_row.facts["queued_at"],
-            started_at=log_row.facts["started_at"],
+            worker=log_row.data["worker"],
+            queued_at=log_row.data["queued_at"],
+            started_at=log_row.data["started_at"],
             ended_at=log_row.at,
-            outcome=Trigger(log_row.facts["outcome"]),
-            error=Failure.of(log_row.facts["error"], log_row.body)
-            if log_row.facts["error"]
+            outcome=Trigger(log_row.data["outcome"]),
+            error=Failure.of(log_row.data["error"], log_row.body)
+            if log_row.data["error"]
             else None,
-            delay=log_row.facts["delay"],
-            percent=log_row.facts["percent"],
-            stage=log_row.facts["stage"],
+            delay=log_row.data["delay"],
+            percent=log_row.data["percent"],
+            stage=log_row.data["stage"],
         )
         for log_row in log
         if log_row.type == ATTEMPT

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from windlass.core.clock import Instant
-from windlass.core.decisions.retry import MAX_DELAY
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.sizes import check_text
-from windlass.core.value import positional_value, value
+from windlass.core.fast_dataclass import positional_value, value
+from windlass.core.job.retry_policy import MAX_DELAY
+from windlass.core.size_limits import check_text
 
 DEFAULT_LEASE = 30.0
 

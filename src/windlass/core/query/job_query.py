@@ -15,7 +15,7 @@ from windlass.core.clock import MAX_INSTANT, Instant
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.sizes import check_text
+from windlass.core.size_limits import check_text
 
 MAX_PAGE = 1000
 _LOWERCASE = str.maketrans(ascii_uppercase, ascii_lowercase)
@@ -120,7 +120,7 @@ def _contains(row: JobRow, text: str) -> bool:
     texts = [row.task, *row.tags]
     if row.error is not None:
         texts += [row.error.code, *row.error.searchable_text]
-    return any(text in lowercase_ascii(one) for one in texts)
+    return any(text in lowercase_ascii(candidate) for candidate in texts)
 
 
 def fingerprint(query: Query) -> str:

@@ -1,8 +1,8 @@
-"""Rates of queues, and progress of draining them."""
+"""Rates of queues: attempts per minute and their mean times."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,8 +11,6 @@ from windlass.core.job.state import State
 
 MINUTE = 60.0
 _RAN = frozenset({State.SUCCEEDED, State.FAILED, State.RETRYING})
-DRAIN_STATES = frozenset({State.QUEUED, State.RUNNING, State.RETRYING})
-"""States that a drain waits for; a `created` job is not in its queue yet."""
 
 
 class RollupCounts(Protocol):
@@ -71,36 +69,3 @@ def rates(rollups: Iterable[RollupCounts], minutes: float) -> Rates:
         mean_wait=wait / ran / SECOND if ran else None,
         mean_run=run / ran / SECOND if ran else None,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainProgress:
-    """Progress of draining queues, as of one poll.
-
-    left: jobs that are queued, running or retrying; a lower bound if `capped`
-    peak: the maximum of `left` at any poll
-    running: running jobs
-    not_queued: jobs that are not queued yet: held, scheduled, waiting for other jobs
-    paused: which of the queues are paused
-    seconds: seconds since the first poll
-    eta: estimated seconds until the queues are empty; None if unknown
-    """
-
-    left: int
-    peak: int
-    running: int
-    not_queued: int = 0
-    capped: bool = False
-    paused: tuple[str, ...] = ()
-    seconds: float = 0.0
-    eta: float | None = None
-
-
-def drain_eta(samples: Sequence[tuple[float, int]]) -> float | None:
-    """Estimate the remaining seconds from samples of (seconds, left), oldest first."""
-    if len(samples) < 2:  # noqa: PLR2004 - a rate needs two samples
-        return None
-    (start, before), (now, left) = samples[0], samples[-1]
-    if left >= before or now <= start:
-        return None
-    return left * (now - start) / (before - left)

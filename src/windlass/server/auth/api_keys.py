@@ -16,10 +16,10 @@ from enum import StrEnum
 from hashlib import sha256
 
 from windlass.core.clock import Instant, after
-from windlass.core.decisions.retry import MAX_DELAY
 from windlass.core.errors import InvalidArgumentError, NotFoundError
-from windlass.core.records import Put
-from windlass.core.sizes import MAX_KEY, MAX_NAME, check_text
+from windlass.core.job.retry_policy import MAX_DELAY
+from windlass.core.size_limits import MAX_KEY, MAX_NAME, check_text
+from windlass.core.versioned_record import Put
 from windlass.store import Store
 
 API_KEY = "api-key"  # the record kind; the record key is the id

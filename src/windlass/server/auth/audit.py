@@ -7,7 +7,7 @@ import secrets
 from dataclasses import asdict, dataclass
 
 from windlass.core.clock import MAX_INSTANT, Instant
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.store import DAY, Store
 
 AUDIT = "audit"  # the record kind; its keys decrease with time, so the newest entry sorts first

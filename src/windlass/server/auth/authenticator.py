@@ -104,9 +104,9 @@ class Authenticator:
 
     async def claim_key_valid(self, token: TaskToken) -> bool:
         """Return whether the key that claimed the job is still valid."""
-        if not token.holder:
+        if not token.api_key_id:
             return True
-        key = await self._keys.get(token.holder)
+        key = await self._keys.get(token.api_key_id)
         return key is not None and key.valid(SystemClock().now())
 
     def forget_session(self, session: str) -> None:

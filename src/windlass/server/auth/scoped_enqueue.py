@@ -18,7 +18,7 @@ from windlass.core.decisions.enqueue import (
     parent_not_found,
 )
 from windlass.core.errors import ConflictError, InvalidArgumentError, NotFoundError, RequestError
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
 from windlass.server.auth.caller import Caller

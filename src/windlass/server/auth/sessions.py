@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from windlass.core.clock import Instant, after
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.store import Store
 
 SESSION = "session"  # the record kind; the record key is the hash

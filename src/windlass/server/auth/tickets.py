@@ -10,7 +10,7 @@ import secrets
 from hashlib import sha256
 
 from windlass.core.clock import Instant, after
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.store import Store
 
 TICKET = "stream-ticket"  # the record kind; the record key is the hash

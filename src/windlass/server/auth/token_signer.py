@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from windlass.core import task_token
 from windlass.core.clock import SECOND, Instant, SystemClock
-from windlass.core.records import Entry, Put
 from windlass.core.task_token import KEY_ID, TaskToken
+from windlass.core.versioned_record import Entry, Put
 from windlass.store import DAY, Store
 
 SIGNING_KEY = "signing-key"  # the record kind

@@ -23,7 +23,7 @@ from windlass.core.job.failure import Failure
 from windlass.core.job.lease import Lease
 from windlass.core.job.progress import StageMap
 from windlass.core.job.row import JobRow
-from windlass.core.sizes import MAX_TRACEBACK
+from windlass.core.size_limits import MAX_TRACEBACK
 from windlass.server.context import RequestContext
 from windlass.server.problem_details import ApiError, invalid_field, problem
 from windlass.server.schemas.requests import parse_duration

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from windlass.core.admission.gates import LIMIT
+from windlass.core.admission.limit import LIMIT
 from windlass.core.job.failure import UNKNOWN_TASK
-from windlass.core.records import PAUSED, Entry, Put, PutResult
 from windlass.core.schedule import MARK, SCHEDULE
+from windlass.core.versioned_record import PAUSED, Entry, Put, PutResult
 from windlass.core.worker_presence import WORKER
 from windlass.server.auth.api_keys import API_KEY
 from windlass.server.auth.audit import AUDIT

@@ -1,4 +1,4 @@
-"""Access to the store over HTTP: each verb with the permissions and the scope of the caller.
+"""Access to the store over HTTP: each method with the permissions and the scope of the caller.
 
 Calls without the permission are rejected. Jobs that are invisible to the caller count as missing.
 Workers may also do what a running task does: enqueue, cancel, signal. Only workers receive lease
@@ -24,12 +24,14 @@ from windlass.core.decisions.transition import (
     Transition,
 )
 from windlass.core.job.attempt import Attempt
-from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.dependency import Edges
 from windlass.core.job.failure import Failures
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.flow_stats import FlowPage, FlowStats
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import Trigger
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.insights.failures import MAX_SCANNED
+from windlass.insights.failure_groups import MAX_SCANNED
 from windlass.server.auth.caller import Caller
 from windlass.server.auth.permissions import Permission
 from windlass.server.auth.scoped_enqueue import enqueue_scoped

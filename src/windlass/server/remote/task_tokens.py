@@ -18,11 +18,11 @@ TOKEN_SLACK = 300.0
 
 
 async def issue_token(
-    ctx: RequestContext, lease: Lease, queue: str, seconds: float, holder: str
+    ctx: RequestContext, lease: Lease, queue: str, seconds: float, api_key_id: str
 ) -> str:
     """Return a token that lasts as long as the lease by the server's clock, plus `TOKEN_SLACK`."""
     expires = after(SystemClock().now(), seconds + TOKEN_SLACK)
-    token = TaskToken(lease=lease, queue=queue, expires_at=expires, holder=holder)
+    token = TaskToken(lease=lease, queue=queue, expires_at=expires, api_key_id=api_key_id)
     return await ctx.server.token_signer.sign(token)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from windlass.core.errors import StoreError
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.core.worker_presence import WORKER, LiveWorker
 from windlass.server.context import RequestContext
 from windlass.server.schemas.worker_api import ClaimRequest

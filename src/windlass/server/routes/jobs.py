@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from windlass.client import accepted_row, check_accepted
 from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.errors import ConflictError, NotFoundError, WindlassError
-from windlass.core.job.row import JobRow, NewJob
-from windlass.insights.graph import job_graph
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
+from windlass.insights.job_graph import job_graph
 from windlass.server.auth.scoped_enqueue import enqueue_scoped
 from windlass.server.context import Ctx, PathId, RequestContext
 from windlass.server.problem_details import (

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Path
 
-from windlass.core.sizes import MAX_NAME, check_text
+from windlass.core.size_limits import MAX_NAME, check_text
 from windlass.server.context import Ctx
 from windlass.server.schemas.monitoring import (
     PausedView,

@@ -150,8 +150,12 @@ ROUTES = (
     Route("POST", f"{PATH}/rotate", store_protocol.rotate, Permission.ADMIN, internal=True),
     *(
         Route(
-            "POST", f"{PATH}/{name}", store_protocol.endpoint(name), verb.permission, internal=True
+            "POST",
+            f"{PATH}/{name}",
+            store_protocol.endpoint(name),
+            store_method.permission,
+            internal=True,
         )
-        for name, verb in store_protocol.VERBS.items()
+        for name, store_method in store_protocol.STORE_METHODS.items()
     ),
 )

@@ -1,4 +1,4 @@
-"""Store protocol: one route for each verb of the Store contract, for handles of `stores.http`.
+"""Store protocol: one route for each method of the Store contract, for handles of `stores.http`.
 
 It is not part of the documented API: both ends are Windlass, and check the protocol version.
 """
@@ -31,8 +31,8 @@ Endpoint = Callable[..., Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
-class StoreVerb:
-    """The permission that a verb needs, and its function; None calls the store directly.
+class StoreMethod:
+    """The permission that a method needs, and its function; None calls the store directly.
 
     Where the permission depends on the arguments, it is the least one, and `call` checks the rest.
     """
@@ -41,38 +41,38 @@ class StoreVerb:
     call: Call | None = None
 
 
-VERBS = {
-    "ping": StoreVerb(Permission.READ),
-    "enqueue": StoreVerb(Permission.READ, store_access.enqueue),
-    "claim": StoreVerb(Permission.WORK),
-    "extend": StoreVerb(Permission.WORK),
-    "apply": StoreVerb(Permission.READ, store_access.apply),
-    "record": StoreVerb(Permission.WORK),
-    "wait": StoreVerb(Permission.WORK),
-    "due": StoreVerb(Permission.WORK),
-    "expired": StoreVerb(Permission.WORK),
-    "prune": StoreVerb(Permission.WORK),
-    "cancel": StoreVerb(Permission.READ, store_access.cancel),
-    "signal": StoreVerb(Permission.READ, store_access.signal),
-    "delete": StoreVerb(Permission.DELETE, store_access.delete),
-    "pause": StoreVerb(Permission.OPERATE, store_access.pause),
-    "get": StoreVerb(Permission.READ, store_access.get),
-    "find": StoreVerb(Permission.READ, store_access.find),
-    "count": StoreVerb(Permission.READ, store_access.count),
-    "stats": StoreVerb(Permission.MONITOR),
-    "failures": StoreVerb(Permission.READ, store_access.failures),
-    "gates": StoreVerb(Permission.MONITOR),
-    "rollups": StoreVerb(Permission.MONITOR),
-    "events": StoreVerb(Permission.READ, store_access.events),
-    "attempts": StoreVerb(Permission.READ, store_access.attempts),
-    "checkpoints": StoreVerb(Permission.READ, store_access.checkpoints),
-    "edges": StoreVerb(Permission.READ, store_access.edges),
-    "flows": StoreVerb(Permission.READ, store_access.flows),
-    "newest_flows": StoreVerb(Permission.READ, store_access.newest_flows),
-    "put_records": StoreVerb(Permission.READ, record_access.put_records),
-    "get_records": StoreVerb(Permission.READ, record_access.get_records),
-    "list_records": StoreVerb(Permission.READ, record_access.list_records),
-    "delete_records": StoreVerb(Permission.READ, record_access.delete_records),
+STORE_METHODS = {
+    "ping": StoreMethod(Permission.READ),
+    "enqueue": StoreMethod(Permission.READ, store_access.enqueue),
+    "claim": StoreMethod(Permission.WORK),
+    "extend": StoreMethod(Permission.WORK),
+    "apply": StoreMethod(Permission.READ, store_access.apply),
+    "record": StoreMethod(Permission.WORK),
+    "wait": StoreMethod(Permission.WORK),
+    "due": StoreMethod(Permission.WORK),
+    "expired": StoreMethod(Permission.WORK),
+    "prune": StoreMethod(Permission.WORK),
+    "cancel": StoreMethod(Permission.READ, store_access.cancel),
+    "signal": StoreMethod(Permission.READ, store_access.signal),
+    "delete": StoreMethod(Permission.DELETE, store_access.delete),
+    "pause": StoreMethod(Permission.OPERATE, store_access.pause),
+    "get": StoreMethod(Permission.READ, store_access.get),
+    "find": StoreMethod(Permission.READ, store_access.find),
+    "count": StoreMethod(Permission.READ, store_access.count),
+    "stats": StoreMethod(Permission.MONITOR),
+    "failures": StoreMethod(Permission.READ, store_access.failures),
+    "gates": StoreMethod(Permission.MONITOR),
+    "rollups": StoreMethod(Permission.MONITOR),
+    "events": StoreMethod(Permission.READ, store_access.events),
+    "attempts": StoreMethod(Permission.READ, store_access.attempts),
+    "checkpoints": StoreMethod(Permission.READ, store_access.checkpoints),
+    "edges": StoreMethod(Permission.READ, store_access.edges),
+    "flows": StoreMethod(Permission.READ, store_access.flows),
+    "newest_flows": StoreMethod(Permission.READ, store_access.newest_flows),
+    "put_records": StoreMethod(Permission.READ, record_access.put_records),
+    "get_records": StoreMethod(Permission.READ, record_access.get_records),
+    "list_records": StoreMethod(Permission.READ, record_access.list_records),
+    "delete_records": StoreMethod(Permission.READ, record_access.delete_records),
 }
 
 
@@ -91,14 +91,14 @@ def _json(body: bytes) -> Response:
 
 
 def endpoint(name: str) -> Endpoint:
-    """Return the endpoint of a verb."""
-    verb = VERBS[name]
+    """Return the endpoint of a method."""
+    store_method = STORE_METHODS[name]
 
     async def call(ctx: Ctx, request: Request) -> Response:
         _check_protocol(request)
         arguments = wire_format.request_schema(name).load(await request.body())
-        if verb.call is not None:
-            result = await verb.call(ctx, **arguments)
+        if store_method.call is not None:
+            result = await store_method.call(ctx, **arguments)
         else:
             result = await getattr(ctx.client.store, name)(**arguments)
         return _json(wire_format.encode_response(name, result))

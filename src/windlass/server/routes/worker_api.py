@@ -127,7 +127,7 @@ async def _extended(
         return ExtendLeaseResult(status=Status.STALE.value)
     return ExtendLeaseResult(
         status=Status.APPLIED.value,
-        task_token=await issue_token(ctx, token.lease, token.queue, seconds, token.holder),
+        task_token=await issue_token(ctx, token.lease, token.queue, seconds, token.api_key_id),
         lease_until=time(extended.lease_until),
         cancel_requested=extended.cancel_requested,
     )

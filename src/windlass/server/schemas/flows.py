@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from windlass.core.job.dependency import FlowPage, FlowStats
+from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.state import State
 from windlass.server.schemas.jobs import JobNode, ResponseModel, shared_fields
 

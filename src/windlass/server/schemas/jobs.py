@@ -13,15 +13,16 @@ from pydantic.alias_generators import to_camel
 
 from windlass.core.clock import Instant, to_datetime
 from windlass.core.codec import Codec, Purpose
+from windlass.core.diagnosis import Diagnosis
 from windlass.core.errors import CodecError
 from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import OnParent
-from windlass.core.job.failure import Failure, details
+from windlass.core.job.failure import Failure
+from windlass.core.job.failure_details import details
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.diagnosis import Diagnosis
 from windlass.core.query.job_query import Count
-from windlass.insights.graph import Graph
+from windlass.insights.job_graph import JobGraph
 from windlass.server.problem_details import Problem
 
 
@@ -169,7 +170,7 @@ class GraphView(ResponseModel):
     capped: bool
 
     @staticmethod
-    def of(graph: Graph) -> GraphView:
+    def of(graph: JobGraph) -> GraphView:
         jobs = [JobNode.with_parents(row, graph.parents[row.id]) for row in graph.rows]
         return GraphView(jobs=jobs, capped=graph.capped)
 

@@ -9,13 +9,13 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from windlass.core.admission.gates import Limit
+from windlass.core.admission.limit import Limit
 from windlass.core.clock import SECOND, Instant, to_datetime
 from windlass.core.job.state import State
 from windlass.core.query.queue_rates import Rates
 from windlass.core.worker_presence import LiveWorker
-from windlass.insights.failures import FailureGroup, FailureGroups
-from windlass.insights.queues import Queue
+from windlass.insights.failure_groups import FailureGroup, FailureGroups
+from windlass.insights.queue_overview import Queue
 from windlass.records.limit_records import LimitInfo
 from windlass.server.auth.audit import AuditEntry
 from windlass.server.schemas.jobs import ResponseModel, shared_fields

@@ -16,7 +16,7 @@ from windlass.core.clock import Instant, from_datetime
 from windlass.core.duration import to_seconds
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job.dependency import OnParent
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.core.job.state import State
 from windlass.core.query.job_query import MAX_PAGE, Query
 from windlass.server.auth.api_keys import Role

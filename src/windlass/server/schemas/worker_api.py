@@ -10,7 +10,7 @@ from pydantic import Field
 
 from windlass.core.event import EventType
 from windlass.core.job.state import State
-from windlass.core.sizes import MAX_NAME
+from windlass.core.size_limits import MAX_NAME
 from windlass.core.task_token import MAX_LENGTH
 from windlass.server.problem_details import Problem
 from windlass.server.schemas.jobs import JobView, ResponseModel

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from windlass.core.decisions.enqueue import EnqueueResult, EnqueueStatus
 from windlass.core.decisions.transition import ApplyResult, Status
 from windlass.core.errors import TooLargeError
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.stores import wire_format
 from windlass.stores.http.transport import Transport
 

@@ -24,17 +24,18 @@ from windlass.core.decisions.transition import (
     check_signal,
     check_transition,
 )
+from windlass.core.diagnosis import Diagnosis
 from windlass.core.errors import InvalidArgumentError, RequestError
 from windlass.core.event import Event
-from windlass.core.job import row
 from windlass.core.job.attempt import Attempt
-from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.dependency import Edges
 from windlass.core.job.failure import Failures
+from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.lease import Claim, ExtendResult, Lease, check_lease
-from windlass.core.job.row import JobRow, NewJob
-from windlass.core.query.diagnosis import Diagnosis
+from windlass.core.job.new_job import NewJob, check_new_job
+from windlass.core.job.row import JobRow
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import Entry, Put, PutResult, check_keys
+from windlass.core.versioned_record import Entry, Put, PutResult, check_keys
 from windlass.store import (
     AttemptRecords,
     Capabilities,
@@ -139,7 +140,7 @@ class HttpStore(Store):
     # -- enqueue
 
     async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
-        errors = [_validation_error(row.check_new_job, new) for new in jobs]
+        errors = [_validation_error(check_new_job, new) for new in jobs]
         first = next((error for error in errors if error is not None), None)
         if atomic and first is not None:
             return [EnqueueResult(EnqueueStatus.REFUSED, new, error=first) for new in jobs]

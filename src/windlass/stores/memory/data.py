@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from threading import RLock
 from uuid import UUID
 
-from windlass.core.admission.gates import Permit
+from windlass.core.admission.permits import Permit
 from windlass.core.clock import Clock, Instant
 from windlass.core.decisions.transition import Checkpoint
 from windlass.core.event import LogRow
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.records import Entry
+from windlass.core.versioned_record import Entry
 from windlass.stores.wakeup import JobWakeups, Wakeup
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from windlass.core import records
 from windlass.core.admission import gates
-from windlass.core.admission.gates import LIMIT, GateStats, Limit
+from windlass.core.admission.gates import GateStats
+from windlass.core.admission.limit import LIMIT, Limit, decode_limit
+from windlass.core.admission.permits import Capacity, capacity, in_use, next_permit, with_start
+from windlass.core.admission.queue_position import fair_position, queue_order
 from windlass.core.clock import Instant
 from windlass.core.decisions import maintenance
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
+from windlass.core.versioned_record import unexpired
 from windlass.store import COUNT_CAP
 from windlass.stores.memory.data import MemoryData
 
@@ -19,7 +23,7 @@ def gates_of(data: MemoryData, new: NewJob, now: Instant) -> tuple[str, ...]:
     limited = {
         key
         for (kind, key), entry in data.entries.items()
-        if kind == LIMIT and records.unexpired(entry, now)
+        if kind == LIMIT and unexpired(entry, now)
     }
     return gates.gates_of(new.queue, new.task, new.limit_key, limited)
 
@@ -34,7 +38,7 @@ def queue_position(data: MemoryData, row: JobRow, arrival: int) -> int:
         if other.priority == row.priority and other.id != row.id and _same_order(other, row)
     ]
     own = [other for other in neighbours if other.limit_key == row.limit_key]
-    return gates.queue_position(row.limit_key, arrival, _first(neighbours), _last(own))
+    return fair_position(row.limit_key, arrival, _first(neighbours), _last(own))
 
 
 def _same_order(other: JobRow, row: JobRow) -> bool:
@@ -56,14 +60,14 @@ def open_gate(data: MemoryData, gate: str, now: Instant) -> Iterator[JobRow]:
     """Yield the jobs to admit now, in order. The caller must admit each before the next one."""
     permits = data.permits[gate]
     for (job_id, serial, fence), permit in list(permits.items()):
-        permits[job_id, serial, fence] = gates.with_start(permit, data.job(job_id, serial))
+        permits[job_id, serial, fence] = with_start(permit, data.job(job_id, serial))
     capacity = _capacity(data, gate, now)
     for key, counts in zip(list(permits), capacity.kept, strict=True):
         if not counts:
             del permits[key]
     admissible = [row for row in waiting_at(data, gate) if not maintenance.is_expired(row, now)]
     for row in admissible[: min(capacity.free, gates.BATCH)]:
-        permit = gates.next_permit(row, now)
+        permit = next_permit(row, now)
         permits[row.id, row.serial, permit.fence] = permit
         yield row
     remaining = waiting_at(data, gate)
@@ -74,22 +78,22 @@ def open_gate(data: MemoryData, gate: str, now: Instant) -> Iterator[JobRow]:
         data.next_checks[gate] = _capacity(data, gate, now).next_check_at
 
 
-def _capacity(data: MemoryData, gate: str, now: Instant) -> gates.Capacity:
+def _capacity(data: MemoryData, gate: str, now: Instant) -> Capacity:
     permits = [
-        (permit, gates.holds_slot(permit, data.job(job_id, serial)))
+        (permit, in_use(permit, data.job(job_id, serial)))
         for (job_id, serial, _), permit in data.permits[gate].items()
     ]
-    return gates.capacity(_limit(data, gate, now), permits, now)
+    return capacity(_limit(data, gate, now), permits, now)
 
 
 def _limit(data: MemoryData, gate: str, now: Instant) -> Limit | None:
-    entry = records.unexpired(data.entries.get((LIMIT, gates.limit_name(gate))), now)
-    return None if entry is None else gates.decode_limit(entry.value)
+    entry = unexpired(data.entries.get((LIMIT, gates.limit_name(gate))), now)
+    return None if entry is None else decode_limit(entry.value)
 
 
 def waiting_at(data: MemoryData, gate: str) -> list[JobRow]:
     rows = [row for row in data.jobs.values() if row.gate == gate]
-    return sorted(rows, key=gates.queue_order)
+    return sorted(rows, key=queue_order)
 
 
 def schedule_check(data: MemoryData, limit: str) -> None:
@@ -110,7 +114,7 @@ def stats(data: MemoryData, gate: str) -> GateStats:
     held = sorted(
         (permit.at, job_id)
         for (job_id, serial, _), permit in data.permits.get(gate, {}).items()
-        if gates.holds_slot(permit, data.job(job_id, serial))
+        if in_use(permit, data.job(job_id, serial))
     )
     return GateStats(
         waiting=min(len(waiting_at(data, gate)), COUNT_CAP),

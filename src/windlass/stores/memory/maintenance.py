@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from windlass.core import records
 from windlass.core.clock import Instant
 from windlass.core.decisions import maintenance
 from windlass.core.decisions.transition import ApplyResult, Status
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import FINAL
+from windlass.core.versioned_record import unexpired
 from windlass.store import Pruned, Retention
 from windlass.stores.memory import gates
 from windlass.stores.memory.records import MemoryRecords
@@ -54,7 +54,7 @@ class MemoryMaintenance(MemoryRecords):
             for row in logs:
                 data.logs.pop(row.id)
                 data.jobs[row.id] = replace(row, log_floor=row.seq - 1)
-            dead_records = [key for key, e in data.entries.items() if not records.unexpired(e, now)]
+            dead_records = [key for key, e in data.entries.items() if not unexpired(e, now)]
             for key in dead_records:
                 del data.entries[key]
             rollups = self._prune_rollups(retention, now)

@@ -7,19 +7,20 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from windlass.core import event, records
 from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Instant
 from windlass.core.decisions.transition import Checkpoint
 from windlass.core.event import Event
+from windlass.core.job import event_log
 from windlass.core.job.attempt import Attempt, attempts_of
-from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.dependency import Edges
 from windlass.core.job.failure import FailedJob, Failures
+from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query import job_query
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import PAUSED, Entry
+from windlass.core.versioned_record import PAUSED, Entry, unexpired
 from windlass.store import (
     COUNT_CAP,
     FLOW_RANGE,
@@ -52,7 +53,7 @@ class MemoryReads(Store):
         return self._data.clock.now()
 
     def _unexpired(self, kind: str, key: str) -> Entry | None:
-        return records.unexpired(self._data.entries.get((kind, key)), self._now())
+        return unexpired(self._data.entries.get((kind, key)), self._now())
 
     # -- reading
 
@@ -144,7 +145,7 @@ class MemoryReads(Store):
         if row is None:
             return None
         after = max(after, 0)
-        events = event.page(row, log, after, limit)
+        events = event_log.page(row, log, after, limit)
         last = events[-1].seq if events else after
         return EventPage(events, row.final and last >= row.seq)
 

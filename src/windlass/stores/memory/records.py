@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.core import records
-from windlass.core.admission.gates import LIMIT
-from windlass.core.records import Entry, Put, PutResult
+from windlass.core.admission.limit import LIMIT
+from windlass.core.versioned_record import Entry, Put, PutResult, apply_put, check_keys
 from windlass.stores.memory import gates
 from windlass.stores.memory.reads import MemoryReads
 
@@ -18,7 +17,7 @@ class MemoryRecords(MemoryReads):
         results = []
         with self._data.lock:
             for put in puts:
-                result = records.apply_put(put, self._unexpired(put.kind, put.key), self._now())
+                result = apply_put(put, self._unexpired(put.kind, put.key), self._now())
                 if result.applied and result.entry is not None:
                     self._data.entries[put.kind, put.key] = result.entry
                     if put.kind == LIMIT:
@@ -27,7 +26,7 @@ class MemoryRecords(MemoryReads):
         return results
 
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
-        records.check_keys(kind, keys)
+        check_keys(kind, keys)
         with self._data.lock:
             return [self._unexpired(kind, key) for key in keys]
 
@@ -40,7 +39,7 @@ class MemoryRecords(MemoryReads):
         return entries[:limit]
 
     async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
-        records.check_keys(kind, keys)
+        check_keys(kind, keys)
         with self._data.lock:
             for key in keys:
                 self._data.entries.pop((kind, key), None)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from windlass.core import event
-from windlass.core.admission.gates import affected_gates, lock_order, queue_order
+from windlass.core.admission.gates import affected_gates, lock_order
+from windlass.core.admission.queue_position import queue_order
 from windlass.core.clock import Instant, after, minute_of
 from windlass.core.decisions import decide, maintenance
 from windlass.core.decisions.enqueue import (
@@ -35,12 +35,13 @@ from windlass.core.decisions.transition import (
     check_transition,
 )
 from windlass.core.errors import RequestError
-from windlass.core.job import row as job_row
+from windlass.core.event import ATTEMPT
 from windlass.core.job.dependency import Parent
 from windlass.core.job.lease import DEFAULT_LEASE, Claim, ExtendResult, Lease, check_lease
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob, check_new_job
+from windlass.core.job.row import JobRow, new_row
 from windlass.core.job.state import State, Trigger
-from windlass.core.records import PAUSED, Put
+from windlass.core.versioned_record import PAUSED, Put
 from windlass.store import AttemptRecords
 from windlass.stores.memory import gates
 from windlass.stores.memory.maintenance import MISSING, MemoryMaintenance
@@ -69,7 +70,7 @@ class MemoryWrites(MemoryMaintenance):
     def _enqueue(self, new: NewJob, now: Instant) -> EnqueueResult:
         data = self._data
         try:
-            job_row.check_new_job(new)
+            check_new_job(new)
         except RequestError as error:
             return EnqueueResult(EnqueueStatus.REFUSED, new, error=error)
         decision: EnqueueDecision = decide_enqueue(new, self._conflicts(new))
@@ -89,7 +90,7 @@ class MemoryWrites(MemoryMaintenance):
         serial = data.next_serial()
         root = origin.lineage if origin else None
         job_gates = gates.gates_of(data, new, now)
-        row = job_row.new_row(new, now, serial, root, decision.waiting_for, gates=job_gates)
+        row = new_row(new, now, serial, root, decision.waiting_for, gates=job_gates)
         if row.position is not None:
             row = replace(row, position=gates.queue_position(data, row, serial))
         if origin is not None:
@@ -230,8 +231,8 @@ class MemoryWrites(MemoryMaintenance):
 
     def _attempt_outcome(self, job_id: UUID, fence: int) -> tuple[UUID, Trigger] | None:
         for entry in self._data.logs[job_id]:
-            if entry.type == event.ATTEMPT and entry.fence == fence:
-                return UUID(entry.facts["token"]), Trigger(entry.facts["outcome"])
+            if entry.type == ATTEMPT and entry.fence == fence:
+                return UUID(entry.data["token"]), Trigger(entry.data["outcome"])
         return None
 
     def _write(self, row: JobRow, decision: Decision, now: Instant) -> ApplyResult:
@@ -262,7 +263,7 @@ class MemoryWrites(MemoryMaintenance):
         if decision.clear_waits:
             edges = data.edges[row.id]
             data.edges[row.id] = dict.fromkeys(edges, False)
-        if decision.ends and row.awaited:
+        if decision.ends_job and row.awaited:
             data.ended.append(row.id)
             self._update_dependents(now)
         return decision.result

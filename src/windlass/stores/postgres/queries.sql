@@ -728,7 +728,7 @@ WHERE finished.unique_key IS NOT NULL AND key.owner = ANY (ARRAY[finished.owner]
     AND key.unique_key = ANY (ARRAY[finished.unique_key])
 
 -- name: insert_log
-INSERT INTO windlass_log (n, seq, at, type, attempt, fence, record_n, facts, body)
+INSERT INTO windlass_log (n, seq, at, type, attempt, fence, record_n, data, body)
 SELECT * FROM unnest(
     $1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
     $8::text[], $9::bytea[]
@@ -736,7 +736,7 @@ SELECT * FROM unnest(
 
 -- name: past_outcomes
 SELECT log.* FROM unnest($1::bigint[], $2::bigint[]) AS requested (n, fence), LATERAL (
-    SELECT log.n, log.fence, log.facts FROM windlass_log AS log
+    SELECT log.n, log.fence, log.data FROM windlass_log AS log
     WHERE log.n = requested.n AND log.fence = requested.fence AND log.type = 'attempt'
     LIMIT 1
 ) AS log
@@ -1010,19 +1010,19 @@ SELECT count(*) FROM (SELECT DISTINCT minute, queue, task, outcome FROM removed)
 
 -- name: events
 -- One statement, so that the row and its log have the same snapshot. The first log rows of both
--- kinds: `event.page` stops at the first gap in the numbers.
+-- kinds: `event_log.page` stops at the first gap in the numbers.
 SELECT job.*, ARRAY(
-    SELECT ROW(seq, at, type, attempt, fence, record_n, facts, body) FROM windlass_log AS log
+    SELECT ROW(seq, at, type, attempt, fence, record_n, data, body) FROM windlass_log AS log
     WHERE log.n = job.n AND seq > $2 AND type <> 'attempt' ORDER BY seq LIMIT $3
 ), ARRAY(
-    SELECT ROW(seq, at, type, attempt, fence, record_n, facts, body) FROM windlass_log AS log
+    SELECT ROW(seq, at, type, attempt, fence, record_n, data, body) FROM windlass_log AS log
     WHERE log.n = job.n AND seq > $2 AND type = 'attempt' ORDER BY fence LIMIT $3
 )
 FROM windlass_job AS job WHERE id = $1
 
 -- name: attempts
 SELECT job.*, ARRAY(
-    SELECT ROW(seq, at, type, attempt, fence, record_n, facts, body) FROM windlass_log AS log
+    SELECT ROW(seq, at, type, attempt, fence, record_n, data, body) FROM windlass_log AS log
     WHERE log.n = job.n AND type = 'attempt' ORDER BY fence
 )
 FROM windlass_job AS job WHERE id = $1
@@ -1232,7 +1232,7 @@ FROM unnest($1::text[]) WITH ORDINALITY AS requested (name, ordinal), LATERAL (
             SELECT id, fence, state, gate FROM windlass_job AS job WHERE job.n = each.n LIMIT 1
         ) AS job
         WHERE permit.gate = requested.name
-            AND windlass_holds_slot(permit.fence, job.fence, job.state, job.gate)
+            AND windlass_permit_in_use(permit.fence, job.fence, job.state, job.gate)
     ) AS holder
 ) AS held
 ORDER BY requested.ordinal

@@ -7,18 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from uuid import UUID
 
-from windlass.core import event
 from windlass.core.admission.gates import MAX_HOLDERS, GateStats
 from windlass.core.clock import Instant
 from windlass.core.decisions.transition import Checkpoint
+from windlass.core.job import event_log
 from windlass.core.job.attempt import Attempt, attempts_of
-from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.dependency import Edges
 from windlass.core.job.failure import Failures
+from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query import job_query
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import PAUSED
+from windlass.core.versioned_record import PAUSED
 from windlass.store import COUNT_CAP, COUNT_RANGE, FLOW_RANGE, EventPage, QueueStats, Rollup
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
@@ -147,7 +148,7 @@ async def events(connection: Connection, job_id: UUID, after: int, limit: int) -
     row = rows.job_row(found)
     *_, log_rows, past = found
     log = [log_row(record) for record in (*log_rows, *past)]
-    events = event.page(row, log, after, limit)
+    events = event_log.page(row, log, after, limit)
     last = events[-1].seq if events else after
     return EventPage(events, row.final and last >= row.seq)
 

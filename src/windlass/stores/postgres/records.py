@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from windlass.core import records
-from windlass.core.admission.gates import LIMIT, LimitSetting, lock_order, rank
+from windlass.core.admission.gates import lock_order, rank
+from windlass.core.admission.limit import LIMIT, LimitSetting
 from windlass.core.clock import Instant
 from windlass.core.errors import StoreDeniedError
-from windlass.core.records import Entry, Put, PutResult
+from windlass.core.versioned_record import Entry, Put, PutResult, apply_put, unexpired
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.queries import SQL
@@ -51,9 +51,7 @@ async def _put_records(
     written: dict[tuple[str, str], Row] = {}
     results = []
     for put in puts:
-        result = records.apply_put(
-            put, records.unexpired(entries.get((put.kind, put.key)), now), now
-        )
+        result = apply_put(put, unexpired(entries.get((put.kind, put.key)), now), now)
         entry = result.entry
         if result.applied and entry is not None:
             entries[put.kind, put.key] = entry
@@ -110,7 +108,7 @@ async def get_records(
 ) -> list[Entry | None]:
     now: Instant = await connection.fetchval(SQL.now, test_now)
     found = await connection.fetch(SQL.get_records, [kind] * len(keys), list(keys))
-    entries = {record[1]: records.unexpired(_entry(record), now) for record in found}
+    entries = {record[1]: unexpired(_entry(record), now) for record in found}
     return [entries.get(key) for key in keys]
 
 

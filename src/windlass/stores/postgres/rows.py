@@ -10,11 +10,12 @@ from typing import Any
 from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant
-from windlass.core.decisions.retry import Policy
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.failure import Failure
 from windlass.core.job.lease import Claim
-from windlass.core.job.row import DEFAULT_POLICY, JobRow, LifecycleRow, NewJob
+from windlass.core.job.new_job import DEFAULT_POLICY, NewJob
+from windlass.core.job.retry_policy import Policy
+from windlass.core.job.row import JobRow, LifecycleRow
 from windlass.core.job.state import FINAL, State, Trigger
 from windlass.stores.postgres.connection import Row
 

@@ -22,12 +22,14 @@ from windlass.core.decisions.transition import (
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Event
 from windlass.core.job.attempt import Attempt
-from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.dependency import Edges
 from windlass.core.job.failure import Failures
+from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.lease import Claim, ExtendResult, Lease, check_lease
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import PAUSED, Entry, Put, PutResult, check_keys
+from windlass.core.versioned_record import PAUSED, Entry, Put, PutResult, check_keys
 from windlass.store import (
     AttemptRecords,
     Capabilities,

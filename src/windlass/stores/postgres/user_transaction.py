@@ -16,7 +16,8 @@ from windlass.core.decisions.enqueue import EnqueueResult, EnqueueStatus
 from windlass.core.decisions.transition import Transition
 from windlass.core.errors import ConflictError, InvalidArgumentError, RequestError
 from windlass.core.job.dependency import OnParent
-from windlass.core.job.row import DEFAULT_POLICY, JobRow, NewJob
+from windlass.core.job.new_job import DEFAULT_POLICY, NewJob
+from windlass.core.job.row import JobRow
 from windlass.stores.borrowed_connection import BorrowedConnection, sqlstate_error
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.config import PostgresConfig

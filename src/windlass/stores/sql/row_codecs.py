@@ -11,7 +11,7 @@ from windlass.core.job.failure import FailedJob, Failure, Failures
 
 
 def log_row(row: Sequence[Any]) -> LogRow:
-    seq, at, type_, attempt, fence, record_n, facts, body = row
+    seq, at, type_, attempt, fence, record_n, data, body = row
     return LogRow(
         seq=seq,
         at=at,
@@ -19,15 +19,15 @@ def log_row(row: Sequence[Any]) -> LogRow:
         attempt=attempt,
         fence=fence,
         n=record_n,
-        facts=json.loads(facts) if facts is not None else {},
+        data=json.loads(data) if data is not None else {},
         body=body,
     )
 
 
 def log_insertion(n: int, row: LogRow) -> tuple[Any, ...]:
-    facts = json.dumps(dict(row.facts), separators=(",", ":")) if row.facts else None
+    data = json.dumps(dict(row.data), separators=(",", ":")) if row.data else None
     return (
-        n, row.seq, row.at, row.type, row.attempt, row.fence, row.n, facts, row.body
+        n, row.seq, row.at, row.type, row.attempt, row.fence, row.n, data, row.body
     )  # fmt: skip
 
 

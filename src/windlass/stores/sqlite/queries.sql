@@ -150,12 +150,12 @@ UPDATE windlass_job SET
 WHERE n = ?
 
 -- name: insert_log
-INSERT INTO windlass_log (n, seq, at, type, attempt, fence, record_n, facts, body)
+INSERT INTO windlass_log (n, seq, at, type, attempt, fence, record_n, data, body)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: past_outcome
 -- Uses its own index: otherwise it would read all log rows of the job.
-SELECT facts FROM windlass_log INDEXED BY windlass_log_attempt WHERE n = ? AND fence = ? AND type = 'attempt'
+SELECT data FROM windlass_log INDEXED BY windlass_log_attempt WHERE n = ? AND fence = ? AND type = 'attempt'
 
 -- name: limit_names
 SELECT key FROM windlass_record WHERE kind = ? AND (expires_at IS NULL OR expires_at > ?)
@@ -193,7 +193,7 @@ SELECT
 FROM carray(?3)
 
 -- name: update_permits
--- Brings the permits of some jobs up to date: core's `holds_slot` and `with_start`.
+-- Brings the permits of some jobs up to date: core's `in_use` and `with_start`.
 UPDATE windlass_permit AS permit SET
     held = CASE WHEN job.fence = permit.fence THEN job.state = 'running'
         WHEN job.fence < permit.fence THEN job.state = 'queued' OR job.gate IS NOT NULL
@@ -567,12 +567,12 @@ DELETE FROM windlass_payload WHERE n = ?
 DELETE FROM windlass_job WHERE n = ?
 
 -- name: log_rows
-SELECT seq, at, type, attempt, fence, record_n, facts, body FROM windlass_log
+SELECT seq, at, type, attempt, fence, record_n, data, body FROM windlass_log
 WHERE n = ? AND seq > ? AND type <> 'attempt'
 ORDER BY seq LIMIT ?
 
 -- name: attempt_rows
-SELECT seq, at, type, attempt, fence, record_n, facts, body FROM windlass_log INDEXED BY windlass_log_attempt
+SELECT seq, at, type, attempt, fence, record_n, data, body FROM windlass_log INDEXED BY windlass_log_attempt
 WHERE n = ? AND seq > ? AND type = 'attempt'
 ORDER BY fence LIMIT ?
 

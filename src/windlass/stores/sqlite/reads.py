@@ -12,19 +12,20 @@ from uuid import UUID
 
 import apsw
 
-from windlass.core import event
 from windlass.core.admission.gates import MAX_HOLDERS, GateStats
 from windlass.core.clock import Instant
 from windlass.core.decisions.transition import Checkpoint
 from windlass.core.event import LogRow
+from windlass.core.job import event_log
 from windlass.core.job.attempt import Attempt, attempts_of
-from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.dependency import Edges
 from windlass.core.job.failure import Failures
+from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query import job_query
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import PAUSED
+from windlass.core.versioned_record import PAUSED
 from windlass.store import COUNT_CAP, COUNT_RANGE, FLOW_RANGE, EventPage, QueueStats, Rollup
 from windlass.stores.sql.row_codecs import failures_of, log_row
 from windlass.stores.sqlite import rows
@@ -184,10 +185,10 @@ def events(connection: apsw.Connection, job_id: UUID, after: int, limit: int) ->
     if row is None:
         return None
     after = max(after, 0)
-    # The first rows of both kinds; `event.page` stops at the first gap in the numbers.
+    # The first rows of both kinds; `event_log.page` stops at the first gap in the numbers.
     recorded = _log(connection, SQL.log_rows, (row.serial, after, limit))
     past = _log(connection, SQL.attempt_rows, (row.serial, after, limit))
-    events = event.page(row, [*recorded, *past], after, limit)
+    events = event_log.page(row, [*recorded, *past], after, limit)
     last = events[-1].seq if events else after
     return EventPage(events, row.final and last >= row.seq)
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import apsw
 
-from windlass.core import records
-from windlass.core.admission.gates import LIMIT
+from windlass.core.admission.limit import LIMIT
 from windlass.core.clock import Instant
-from windlass.core.records import Entry, Put, PutResult
+from windlass.core.versioned_record import Entry, Put, PutResult, apply_put, unexpired
 from windlass.stores.sqlite import rows
 from windlass.stores.sqlite.connection import fetch_all, fetch_one
 from windlass.stores.sqlite.queries import SQL
@@ -19,13 +18,13 @@ from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 def _record(connection: apsw.Connection, kind: str, key: str, now: Instant) -> Entry | None:
     found = fetch_one(connection, SQL.get_record, (kind, key))
-    return records.unexpired(rows.entry(found), now) if found is not None else None
+    return unexpired(rows.entry(found), now) if found is not None else None
 
 
 def put_records(tx: WriteTransaction, puts: Sequence[Put]) -> list[PutResult]:
     now, results = tx.now(), []
     for put in puts:
-        result = records.apply_put(put, _record(tx.connection, put.kind, put.key, now), now)
+        result = apply_put(put, _record(tx.connection, put.kind, put.key, now), now)
         entry = result.entry
         if result.applied and entry is not None:
             tx.connection.execute(

@@ -10,21 +10,15 @@ from uuid import UUID
 
 from windlass.core.admission.gates import limit_name, next_gate
 from windlass.core.clock import SECOND, Instant
-from windlass.core.decisions.retry import Policy
 from windlass.core.decisions.transition import Changes
 from windlass.core.ids import uuid_of
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.failure import Failure
-from windlass.core.job.row import (
-    DEFAULT_POLICY,
-    InitialState,
-    JobRow,
-    LifecycleRow,
-    NewJob,
-    initial_state,
-)
+from windlass.core.job.new_job import DEFAULT_POLICY, NewJob
+from windlass.core.job.retry_policy import Policy
+from windlass.core.job.row import InitialState, JobRow, LifecycleRow, initial_state
 from windlass.core.job.state import State, Trigger
-from windlass.core.records import Entry
+from windlass.core.versioned_record import Entry
 
 Row: TypeAlias = tuple[Any, ...]
 

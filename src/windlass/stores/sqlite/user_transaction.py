@@ -18,7 +18,7 @@ import apsw
 
 from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.errors import ConflictError, StoreError
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.stores.sqlite.engine import SqliteEngine
 from windlass.stores.sqlite.errors import translate
 from windlass.stores.sqlite.writes import enqueue_jobs

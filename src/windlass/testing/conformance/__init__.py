@@ -22,7 +22,8 @@ The fixtures:
 - `clock` is a `VirtualClock`, the store's only source of time. It moves only when a test moves it.
 - `store` is one open store, closed after the test.
 
-Each file tests one promise, in one class. The tests use only the public Store interface. Where
+Each file tests one promise, in one class. The folders group the promises: jobs, attempts, flows,
+limits, reads. The tests use only the public Store interface. Where
 stores may differ, the tests read `store.capabilities`.
 
 `windlass.testing.conformance.model` generates histories at random and compares any store with the

@@ -9,7 +9,7 @@ from windlass.core.decisions.outcome import Succeeded
 from windlass.core.ids import uuid7
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.fixtures import OpenStore

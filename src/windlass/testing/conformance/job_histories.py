@@ -14,8 +14,8 @@ from windlass.core.decisions.outcome import (
     Snoozed,
     Succeeded,
     Suspended,
-    submit,
 )
+from windlass.core.decisions.transition import submit
 from windlass.core.job.row import JobRow
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock

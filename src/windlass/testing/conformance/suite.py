@@ -2,78 +2,78 @@
 
 from __future__ import annotations
 
-from windlass.testing.conformance.batches import TestBatches
-from windlass.testing.conformance.cancel import TestCancel
-from windlass.testing.conformance.claim import TestClaim
-from windlass.testing.conformance.count import TestCount
-from windlass.testing.conformance.delays import TestDelays
-from windlass.testing.conformance.dependencies import TestDependencies
-from windlass.testing.conformance.enqueue import TestEnqueue
-from windlass.testing.conformance.events import TestEvents
-from windlass.testing.conformance.failures import TestFailures
-from windlass.testing.conformance.fairness import TestFairness
-from windlass.testing.conformance.find import TestFind
+from windlass.testing.conformance.attempts.attempt_records import TestAttemptRecords
+from windlass.testing.conformance.attempts.claim import TestClaim
+from windlass.testing.conformance.attempts.leases import TestLeases
+from windlass.testing.conformance.attempts.progress import TestProgress
+from windlass.testing.conformance.attempts.retries import TestRetries
+from windlass.testing.conformance.attempts.settle import TestSettle
+from windlass.testing.conformance.attempts.settle_batch import TestSettleBatch
+from windlass.testing.conformance.attempts.suspend import TestSuspend
 from windlass.testing.conformance.fixtures import clock, store
-from windlass.testing.conformance.flows import TestFlows
-from windlass.testing.conformance.gates import TestGates
+from windlass.testing.conformance.flows.children import TestChildren
+from windlass.testing.conformance.flows.dependencies import TestDependencies
+from windlass.testing.conformance.flows.flow_stats import TestFlowStats
+from windlass.testing.conformance.flows.lost_parents import TestLostParents
 from windlass.testing.conformance.handles import TestHandles
-from windlass.testing.conformance.handover import TestHandover
-from windlass.testing.conformance.instants import TestInstants
-from windlass.testing.conformance.leases import TestLeases
-from windlass.testing.conformance.limit_changes import TestLimitChanges
-from windlass.testing.conformance.limits import TestLimits
-from windlass.testing.conformance.lost_parents import TestLostParents
-from windlass.testing.conformance.order import TestOrder
-from windlass.testing.conformance.progress import TestProgress
-from windlass.testing.conformance.rates import TestRates
-from windlass.testing.conformance.record import TestRecord
-from windlass.testing.conformance.records import TestRecords
-from windlass.testing.conformance.repetition import TestRepetition
-from windlass.testing.conformance.resume import TestResume
-from windlass.testing.conformance.retention import TestRetention
-from windlass.testing.conformance.retries import TestRetries
-from windlass.testing.conformance.search import TestSearch
-from windlass.testing.conformance.settle import TestSettle
-from windlass.testing.conformance.suspend import TestSuspend
-from windlass.testing.conformance.tail import TestTail
-from windlass.testing.conformance.uniqueness import TestUniqueness
+from windlass.testing.conformance.idempotency import TestIdempotency
+from windlass.testing.conformance.jobs.cancel import TestCancel
+from windlass.testing.conformance.jobs.delayed_jobs import TestDelayedJobs
+from windlass.testing.conformance.jobs.enqueue import TestEnqueue
+from windlass.testing.conformance.jobs.instants import TestInstants
+from windlass.testing.conformance.jobs.manual_retry import TestManualRetry
+from windlass.testing.conformance.jobs.order import TestOrder
+from windlass.testing.conformance.jobs.retention import TestRetention
+from windlass.testing.conformance.jobs.uniqueness import TestUniqueness
+from windlass.testing.conformance.limits.concurrency import TestConcurrency
+from windlass.testing.conformance.limits.fairness import TestFairness
+from windlass.testing.conformance.limits.gates import TestGates
+from windlass.testing.conformance.limits.limit_changes import TestLimitChanges
+from windlass.testing.conformance.limits.rates import TestRates
+from windlass.testing.conformance.reads.events import TestEvents
+from windlass.testing.conformance.reads.failures import TestFailures
+from windlass.testing.conformance.reads.find import TestFind
+from windlass.testing.conformance.reads.queue_stats import TestQueueStats
+from windlass.testing.conformance.reads.search import TestSearch
+from windlass.testing.conformance.reads.tail import TestTail
+from windlass.testing.conformance.versioned_records import TestVersionedRecords
 from windlass.testing.conformance.wakeup import TestWakeup
 
 __all__ = [
-    "TestBatches",
+    "TestAttemptRecords",
     "TestCancel",
+    "TestChildren",
     "TestClaim",
-    "TestCount",
-    "TestDelays",
+    "TestConcurrency",
+    "TestDelayedJobs",
     "TestDependencies",
     "TestEnqueue",
     "TestEvents",
     "TestFailures",
     "TestFairness",
     "TestFind",
-    "TestFlows",
+    "TestFlowStats",
     "TestGates",
     "TestHandles",
-    "TestHandover",
+    "TestIdempotency",
     "TestInstants",
     "TestLeases",
     "TestLimitChanges",
-    "TestLimits",
     "TestLostParents",
+    "TestManualRetry",
     "TestOrder",
     "TestProgress",
+    "TestQueueStats",
     "TestRates",
-    "TestRecord",
-    "TestRecords",
-    "TestRepetition",
-    "TestResume",
     "TestRetention",
     "TestRetries",
     "TestSearch",
     "TestSettle",
+    "TestSettleBatch",
     "TestSuspend",
     "TestTail",
     "TestUniqueness",
+    "TestVersionedRecords",
     "TestWakeup",
     "clock",
     "store",

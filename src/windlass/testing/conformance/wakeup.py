@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from windlass.core.decisions.outcome import Released, Snoozed, Succeeded, settle, submit
+from windlass.core.decisions.outcome import Released, Snoozed, Succeeded, settle
+from windlass.core.decisions.transition import submit
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.fixtures import OpenStore

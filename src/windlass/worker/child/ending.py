@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from windlass.core.errors import Cancel, Snooze
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.worker.child import job_json
 from windlass.worker.event_buffer import storable_text
 from windlass.worker.execution.error_info import MAX_ERROR_MESSAGE, error_message

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 from windlass.core.errors import ConfigurationError
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.process.cancellation import run_uncancelled
 from windlass.process.channel import Message
 from windlass.process.child_process import ChildProcess, ProcessDiedError

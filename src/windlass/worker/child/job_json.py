@@ -10,17 +10,18 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-from windlass.core.decisions.retry import Policy
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.failure import Failure
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.retry_policy import Policy
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State, Trigger
 
 J = TypeVar("J", JobRow, NewJob)
 
 
 def _decode_failure(data: dict[str, Any]) -> Failure:
-    return Failure.of(data["facts"], None if data["body"] is None else b64decode(data["body"]))
+    return Failure.of(data["fields"], None if data["body"] is None else b64decode(data["body"]))
 
 
 def _encode(value: Any) -> Any:
@@ -36,7 +37,7 @@ def _encode(value: Any) -> Any:
         case tuple():
             return [_encode(item) for item in value]
         case Failure():
-            return {"facts": value.facts(), "body": _encode(value.body)}
+            return {"fields": value.fields(), "body": _encode(value.body)}
     return value
 
 

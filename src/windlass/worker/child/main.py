@@ -20,7 +20,8 @@ from typing import Any
 
 from windlass.core.codec import JsonCodec
 from windlass.core.errors import ConfigurationError
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.process.channel import Message
 from windlass.process.import_path import ImportPath, resolve
 from windlass.process.parent_link import ParentLink, StopRequested

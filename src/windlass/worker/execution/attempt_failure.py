@@ -9,7 +9,7 @@ from typing import ClassVar
 from windlass.core.codec import Codec, Purpose
 from windlass.core.job import failure as failures
 from windlass.core.job.failure import ErrorKind, Failure
-from windlass.core.sizes import MAX_EVENT
+from windlass.core.size_limits import MAX_EVENT
 from windlass.task_spec import TaskOptions
 from windlass.worker.execution.error_info import (
     ErrorInfo,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from windlass.core.errors import RetryAfter, TerminalError, WindlassError
-from windlass.core.sizes import KIB, MAX_NAME, MAX_TRACEBACK
+from windlass.core.size_limits import KIB, MAX_NAME, MAX_TRACEBACK
 from windlass.task_spec import TaskOptions
 from windlass.worker.event_buffer import storable_text
 

@@ -12,7 +12,7 @@ from windlass.core.clock import SECOND, Instant
 from windlass.core.errors import StoreError
 from windlass.core.job.failure import UNKNOWN_TASK
 from windlass.core.job.row import JobRow
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.store import DAY, Store
 
 UNKNOWN_TASK_DELAY = 60.0

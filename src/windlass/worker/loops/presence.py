@@ -18,8 +18,8 @@ from dataclasses import replace
 
 from windlass.core.clock import SECOND, Instant
 from windlass.core.errors import StoreError, WindlassError
-from windlass.core.records import Put
 from windlass.core.version import version
+from windlass.core.versioned_record import Put
 from windlass.core.worker_presence import WORKER, LiveWorker
 from windlass.store import Store
 from windlass.task_spec import Registry

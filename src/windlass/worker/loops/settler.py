@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any
 
 from windlass.core.codec import Codec
-from windlass.core.decisions import retry
 from windlass.core.decisions.outcome import (
     Aborted,
     Failed,
@@ -32,8 +31,10 @@ from windlass.core.decisions.outcome import (
 from windlass.core.decisions.transition import ApplyResult, Status, Transition
 from windlass.core.errors import StoreError
 from windlass.core.event import Record
+from windlass.core.job import retry_policy
 from windlass.core.job.lease import DEFAULT_LEASE
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.task_spec import Registry
@@ -214,7 +215,7 @@ class Settler:
             log.exception(
                 "the backoff function of %s failed; using the stored policy of the job", job.task
             )
-            return transition(backoff=retry.storable_backoff(job.policy.backoff))
+            return transition(backoff=retry_policy.storable_backoff(job.policy.backoff))
 
     # -- workspaces
 

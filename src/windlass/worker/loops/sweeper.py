@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 
-from windlass.core.decisions.outcome import sweep
+from windlass.core.decisions.maintenance import sweep
 from windlass.core.errors import StoreError
 from windlass.core.job.state import State
 from windlass.store import Retention, Store

@@ -22,8 +22,7 @@ from dataclasses import dataclass, replace
 
 from windlass.core.clock import SECOND, Instant
 from windlass.core.errors import StoreError
-from windlass.core.job.row import NewJob
-from windlass.core.records import Entry, Put
+from windlass.core.job.new_job import NewJob
 from windlass.core.schedule import (
     MARK,
     NAME_HEADER,
@@ -35,6 +34,7 @@ from windlass.core.schedule import (
     due_ticks,
     tick_job,
 )
+from windlass.core.versioned_record import Entry, Put
 from windlass.cron import ticks_of
 from windlass.records.schedule_records import ScheduleRecords
 from windlass.store import Store

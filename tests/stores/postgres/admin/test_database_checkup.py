@@ -20,10 +20,10 @@ from windlass.core.clock import SECOND, SystemClock
 from windlass.stores import Finding, Verdict
 from windlass.stores.postgres import PostgresConfig, PostgresStore
 from windlass.stores.postgres.admin import database_checkup
-from windlass.stores.postgres.admin.database_checkup import ServerFacts, findings_of
+from windlass.stores.postgres.admin.database_checkup import ServerProperties, findings_of
 from windlass.testing.factories import enqueue_one
 
-HEALTHY = ServerFacts(
+HEALTHY = ServerProperties(
     where="postgresql://ann@host/jobs",
     user="ann",
     version="18.0",

@@ -17,14 +17,14 @@ from typer.testing import CliRunner
 
 from windlass import Limit, StoreDeniedError, Windlass, WorkerConfig
 from windlass.cli import cli
-from windlass.core.admission.gates import LimitSetting, decode_limit
+from windlass.core.admission.limit import LimitSetting, decode_limit
 from windlass.core.decisions.outcome import Failed, Outcome, Released, Snoozed, Succeeded, settle
-from windlass.core.decisions.retry import Fixed, Policy
 from windlass.core.decisions.transition import CancelRequest
 from windlass.core.errors import StoreUnavailableError
+from windlass.core.job.retry_policy import Fixed, Policy
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.store import AttemptRecords, Retention
 from windlass.stores import roles_script
 from windlass.stores.postgres import PostgresStore

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from tests.stores.postgres.server import execute
 
 from windlass.core.job.lease import Claim
-from windlass.core.job.row import JobRow, NewJob, new_row
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow, new_row
 from windlass.store import Store
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.connection import SETTINGS
@@ -26,9 +27,9 @@ from windlass.stores.postgres.rows import columns
 from windlass.stores.postgres.writes import claim_cursor
 from windlass.stores.postgres.writes.claim_cursor import ClaimCursor
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.claim import TestClaim
+from windlass.testing.conformance.attempts.claim import TestClaim
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
-from windlass.testing.conformance.order import TestOrder
+from windlass.testing.conformance.jobs.order import TestOrder
 from windlass.testing.factories import claim_all, make_job
 
 __all__ = ["TestClaim", "TestOrder", "clock", "store"]

@@ -16,23 +16,17 @@ from tests.stores.postgres.consistency_checks import inconsistencies
 from tests.stores.postgres.server import execute
 
 from windlass.core.decisions.enqueue import EnqueueStatus
-from windlass.core.decisions.outcome import (
-    Failed,
-    Outcome,
-    Released,
-    Snoozed,
-    Succeeded,
-    settle,
-    sweep,
-)
-from windlass.core.decisions.retry import Fixed, Policy
+from windlass.core.decisions.maintenance import sweep
+from windlass.core.decisions.outcome import Failed, Outcome, Released, Snoozed, Succeeded, settle
 from windlass.core.decisions.transition import CancelRequest, Status
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.retry_policy import Fixed, Policy
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
-from windlass.core.records import PAUSED
+from windlass.core.versioned_record import PAUSED
 from windlass.store import AttemptRecords
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.connection import SETTINGS

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from windlass.core.decisions.outcome import Released, Succeeded, settle, succeed
-from windlass.core.decisions.retry import Policy
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.retry_policy import Policy
 from windlass.stores.postgres import PostgresStore
 from windlass.testing.factories import make_job, no_jitter
 

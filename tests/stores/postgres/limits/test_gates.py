@@ -15,13 +15,13 @@ from tests.stores.postgres.server import execute
 from tests.stores.postgres.transactions.test_open_transactions import LOCK, open_transaction
 from tests.worker.event_waits import eventually
 
-from windlass.core.admission.gates import LIMIT, Limit, LimitSetting
-from windlass.core.records import Put
+from windlass.core.admission.limit import LIMIT, Limit, LimitSetting
+from windlass.core.versioned_record import Put
 from windlass.store import Retention
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.queries import SQL
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limits import (
+from windlass.testing.conformance.limits.concurrency import (
     KEYS,
     QUEUE,
     TASK,

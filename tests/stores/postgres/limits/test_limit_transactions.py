@@ -18,7 +18,12 @@ from windlass.core.ids import uuid7
 from windlass.core.job.state import State
 from windlass.stores.postgres import PostgresConfig, PostgresStore
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limits import QUEUE, enqueue_several, set_limit, settle_all
+from windlass.testing.conformance.limits.concurrency import (
+    QUEUE,
+    enqueue_several,
+    set_limit,
+    settle_all,
+)
 from windlass.testing.factories import (
     cancel_one,
     claim_all,

@@ -13,13 +13,13 @@ from tests.stores.postgres.limits.test_gates import wait_for_a_blocked_session
 from tests.stores.postgres.server import execute
 from tests.stores.postgres.transactions.test_open_transactions import LOCK, open_transaction
 
-from windlass.core.admission.gates import LIMIT
+from windlass.core.admission.limit import LIMIT
 from windlass.core.decisions.outcome import Failed, Outcome, Released, Succeeded, settle
 from windlass.core.job.state import State
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.writes import successes
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limits import (
+from windlass.testing.conformance.limits.concurrency import (
     KEYS,
     QUEUE,
     TASK,

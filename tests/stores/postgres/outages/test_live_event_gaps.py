@@ -18,9 +18,9 @@ from tests.stores.postgres.server import execute, migrate
 from tests.stores.postgres.slow_commits import event_line, event_printer, slow_down_commits
 
 from windlass.core.decisions.outcome import Failed, Succeeded, settle, succeed
-from windlass.core.decisions.retry import Fixed, Policy
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Event
+from windlass.core.job.retry_policy import Fixed, Policy
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.store import AttemptRecords

@@ -32,7 +32,8 @@ from typer.testing import CliRunner
 from windlass import Job, Windlass, WorkerConfig
 from windlass.cli import cli
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
 from windlass.stores.postgres import PostgresConfig, PostgresStore, notify

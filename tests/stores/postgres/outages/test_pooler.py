@@ -21,13 +21,13 @@ from windlass.core.query.job_query import Query
 from windlass.store import Store
 from windlass.stores.postgres import PostgresConfig, PostgresStore, notify
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.batches import TestBatches
-from windlass.testing.conformance.claim import TestClaim
+from windlass.testing.conformance.attempts.claim import TestClaim
+from windlass.testing.conformance.attempts.settle_batch import TestSettleBatch
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
-from windlass.testing.conformance.retention import TestRetention
+from windlass.testing.conformance.jobs.retention import TestRetention
 from windlass.testing.factories import claim_all, enqueue_one
 
-__all__ = ["TestBatches", "TestClaim", "TestRetention", "clock", "store"]
+__all__ = ["TestClaim", "TestRetention", "TestSettleBatch", "clock", "store"]
 
 SAMPLE = ()  # `make test-all` runs these
 TIMEOUT = 30.0

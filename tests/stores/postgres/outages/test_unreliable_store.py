@@ -9,23 +9,23 @@ import pytest
 from windlass.store import Store
 from windlass.stores.postgres import PostgresStore
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.batches import TestBatches
-from windlass.testing.conformance.claim import TestClaim
+from windlass.testing.conformance.attempts.attempt_records import TestAttemptRecords
+from windlass.testing.conformance.attempts.claim import TestClaim
+from windlass.testing.conformance.attempts.leases import TestLeases
+from windlass.testing.conformance.attempts.settle import TestSettle
+from windlass.testing.conformance.attempts.settle_batch import TestSettleBatch
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
-from windlass.testing.conformance.handover import TestHandover
-from windlass.testing.conformance.leases import TestLeases
-from windlass.testing.conformance.record import TestRecord
-from windlass.testing.conformance.settle import TestSettle
-from windlass.testing.conformance.uniqueness import TestUniqueness
-from windlass.testing.faults import FaultyStore
+from windlass.testing.conformance.flows.children import TestChildren
+from windlass.testing.conformance.jobs.uniqueness import TestUniqueness
+from windlass.testing.faulty_store import FaultyStore
 
 __all__ = [
-    "TestBatches",
+    "TestAttemptRecords",
+    "TestChildren",
     "TestClaim",
-    "TestHandover",
     "TestLeases",
-    "TestRecord",
     "TestSettle",
+    "TestSettleBatch",
     "TestUniqueness",
     "clock",
     "store",

@@ -13,16 +13,16 @@ import pytest
 import pytest_asyncio
 from tests.stores.postgres.server import TABLES, execute, migrate
 
-from windlass.core.admission.gates import LIMIT, Limit, LimitSetting
+from windlass.core.admission.limit import LIMIT, Limit, LimitSetting
 from windlass.core.decisions.outcome import Succeeded, settle
 from windlass.core.decisions.transition import Transition
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.stores.postgres import PostgresStore, rows
 from windlass.stores.postgres.connection import SETTINGS
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.writes import successes
 from windlass.stores.postgres.writes.inserts import insert
-from windlass.testing.conformance.limits import KEYS, QUEUE, TASK, set_limit
+from windlass.testing.conformance.limits.concurrency import KEYS, QUEUE, TASK, set_limit
 from windlass.testing.factories import claim_all, make_job, no_jitter
 
 JOBS = 1200

@@ -15,7 +15,7 @@ from tests.stores.postgres.server import CLEAN, execute
 
 from windlass.core.decisions.outcome import Succeeded
 from windlass.core.ids import uuid7
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.connection import SETTINGS
 from windlass.stores.postgres.queries import SQL, PostgresQueries

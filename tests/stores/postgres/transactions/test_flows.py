@@ -20,7 +20,7 @@ from tests.stores.postgres.transactions.test_enqueue import ASYNC, SYNC
 from tests.stores.postgres.transactions.test_sql_enqueue import IDS, new_jobs, run_history
 
 from windlass import ConflictError, InvalidArgumentError, Windlass
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.flow import Flow
 from windlass.stores.postgres import PostgresStore, rows, user_transaction
 from windlass.task import Task

@@ -25,12 +25,14 @@ from tests.worker.workers import run_burst, run_to_end, running_worker
 
 from windlass import ConfigurationError, Context, StaleLeaseError, Windlass, fixed
 from windlass.core.codec import JsonCodec
-from windlass.core.decisions.outcome import Succeeded, rescue, succeed
+from windlass.core.decisions.maintenance import rescue
+from windlass.core.decisions.outcome import Succeeded, succeed
 from windlass.core.decisions.transition import CancelRequest, Status
 from windlass.core.errors import ConflictError
 from windlass.core.event import EventType
 from windlass.core.job.lease import Claim
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.stores.borrowed_connection import borrow
 from windlass.stores.postgres import PostgresStore, rows

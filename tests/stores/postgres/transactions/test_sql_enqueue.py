@@ -19,9 +19,10 @@ from tests.stores.postgres.server import CLEAN, execute
 
 from windlass.core.clock import SECOND
 from windlass.core.decisions.enqueue import EnqueueResult
-from windlass.core.decisions.retry import Policy, delays, exponential, fixed
 from windlass.core.job.lease import Claim
-from windlass.core.job.row import DEFAULT_POLICY, JobRow, NewJob
+from windlass.core.job.new_job import DEFAULT_POLICY, NewJob
+from windlass.core.job.retry_policy import Policy, delays, exponential, fixed
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.stores.postgres import PostgresStore, rows
 from windlass.stores.postgres import notify as pg_notify

@@ -8,7 +8,7 @@ import pytest
 
 from windlass.core.query.job_query import Count, Query
 from windlass.stores.sqlite import SqliteStore, reads
-from windlass.testing.conformance.find import enqueue_many
+from windlass.testing.conformance.reads.find import enqueue_many
 
 
 async def test_a_count_reads_no_further_than_its_range(

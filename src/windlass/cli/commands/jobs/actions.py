@@ -99,14 +99,14 @@ def _for_each(
     """Act on each job and report each result at once, so that a failure hides no earlier result."""
     results: list[dict[str, Any]] = []
 
-    def report(facts: dict[str, Any], text: str) -> None:
-        results.append(facts)
+    def report(fields: dict[str, Any], text: str) -> None:
+        results.append(fields)
         if as_json:
             return
-        if "error" in facts:
+        if "error" in fields:
             terminal.error(text)
         else:
-            terminal.out().print(f"{facts['id']} {escape(text)}", soft_wrap=True)
+            terminal.out().print(f"{fields['id']} {escape(text)}", soft_wrap=True)
 
     try:
         run(_act_on_all(ids, act, store, report))
@@ -115,7 +115,7 @@ def _for_each(
             terminal.print_json(results)
         if results and len(results) < len(ids):
             terminal.error(f"not tried: {' '.join(ids[len(results) :])}")
-    if any("error" in facts for facts in results):
+    if any("error" in fields for fields in results):
         raise typer.Exit(terminal.FAILED)
 
 
@@ -129,11 +129,11 @@ async def _act_on_all(
         for text in ids:
             try:
                 job = await find_job(client, text)
-                facts, message = await act(client, job)
+                fields, message = await act(client, job)
             except RequestError as error:
                 report({"id": text, "error": error.code, "message": str(error)}, str(error))
             except StoreError as error:  # the next jobs would fail, too
                 report({"id": text, "error": error.code, "message": str(error)}, f"{text}: unknown")
                 raise
             else:
-                report({"id": str(job)} | facts, message)
+                report({"id": str(job)} | fields, message)

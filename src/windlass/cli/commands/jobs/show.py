@@ -14,7 +14,7 @@ from windlass.cli.event_loop import run
 from windlass.cli.job_lookup import find_job
 from windlass.cli.store_connection import open_client
 from windlass.core.clock import SECOND
-from windlass.core.job import failure
+from windlass.core.job import failure_details
 from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import Edges
 from windlass.core.job.row import JobRow
@@ -43,22 +43,22 @@ async def _show(job: str, url: str | None, app: str | None, *, as_json: bool) ->
         row = await client.get(await find_job(client, job))
         attempts = await client.store.attempts(row.id) or []
         [edges] = await client.store.edges([row.id])
-        facts = job_format.details(client, row, attempts) | job_format.edges(row, edges)
+        fields = job_format.details(client, row, attempts) | job_format.edges(row, edges)
     if as_json:
-        terminal.print_json(facts)
+        terminal.print_json(fields)
         return
     console = terminal.out()
     console.print(
         f"[bold]{row.id}[/] {terminal.state(row.state)} {_progress(row)}".rstrip(), soft_wrap=True
     )
     for name, label in _FIELDS:
-        if facts[name] not in (None, "", [], 0):
+        if fields[name] not in (None, "", [], 0):
             console.print(
-                f"  [dim]{label:<17}[/]{escape(terminal.plain(facts[name]))}", soft_wrap=True
+                f"  [dim]{label:<17}[/]{escape(terminal.plain(fields[name]))}", soft_wrap=True
             )
     _edges(row, edges, console)
     _attempts(row, attempts, console)
-    _error(row, facts, console)
+    _error(row, fields, console)
 
 
 def _progress(row: JobRow) -> str:
@@ -101,11 +101,11 @@ def _attempts(row: JobRow, attempts: Sequence[Attempt], console: Console) -> Non
     console.print(table)
 
 
-def _error(row: JobRow, facts: dict[str, Any], console: Console) -> None:
-    error = facts["lastError"]
+def _error(row: JobRow, fields: dict[str, Any], console: Console) -> None:
+    error = fields["lastError"]
     if error is None or row.error is None:
         return
-    details = failure.details(row.error, task=row.task, stage=row.stage)
+    details = failure_details.details(row.error, task=row.task, stage=row.stage)
     message = str(error.get("message") or details.category)
     console.print(f"[red]{escape(details.summary)}[/]: {escape(message)}")
     if row.final:

@@ -13,14 +13,14 @@ from windlass.cli.common_options import AppPath, AsJson, JobId, Url
 from windlass.cli.event_loop import run
 from windlass.cli.job_lookup import find_job
 from windlass.cli.store_connection import open_client
-from windlass.core.query.diagnosis import Diagnosis, Reason
+from windlass.core.diagnosis import Diagnosis, Reason
 
 
 def why(job: JobId, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
     """Explain why a job is not running: lists every reason."""
     diagnosis = run(_diagnose(job, url, app))
     if as_json:
-        terminal.print_json(_facts(diagnosis))
+        terminal.print_json(_fields(diagnosis))
         return
     console = terminal.out()
     console.print(f"[bold]{diagnosis.job_id}[/] {terminal.state(diagnosis.state)}", soft_wrap=True)
@@ -44,7 +44,7 @@ async def _diagnose(job: str, url: str | None, app: str | None) -> Diagnosis:
         return await client.why(await find_job(client, job))
 
 
-def _facts(diagnosis: Diagnosis) -> dict[str, Any]:
+def _fields(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "id": str(diagnosis.job_id),
         "state": diagnosis.state.value,

@@ -21,7 +21,7 @@ from windlass.cli.event_loop import run
 from windlass.cli.store_connection import open_client
 from windlass.client import Client
 from windlass.core.duration import to_seconds
-from windlass.core.query.queue_rates import DrainProgress
+from windlass.core.query.drain_progress import DrainProgress
 
 LINE_INTERVAL = 10.0  # seconds between lines, without a terminal
 Report = Callable[[DrainProgress], None]
@@ -44,12 +44,12 @@ def drain(
     limit = None if timeout is None else to_seconds(timeout, "timeout")
     last, empty = run(_drain(queues, limit, (url, app), as_json=as_json))
     if as_json:
-        facts = {"queues": queues, "empty": empty, "left": last.left, "seconds": last.seconds}
-        terminal.print_json(facts)
+        fields = {"queues": queues, "empty": empty, "left": last.left, "seconds": last.seconds}
+        terminal.print_json(fields)
     elif empty:
         names, duration = ", ".join(queues), terminal.span(last.seconds)
         after = f" after {duration}" if last.peak else ""
-        later = f"; {terminal.jobs(last.not_queued)} held or scheduled" if last.not_queued else ""
+        later = f"; {terminal.jobs(last.created)} held or scheduled" if last.created else ""
         terminal.info(f"Queues empty: {names}{after}{later}")
     else:
         terminal.error(f"{_left(last)} after {timeout}: {', '.join(queues)}")

@@ -12,7 +12,7 @@ from windlass.cli.common_options import AppPath, AsJson, Url
 from windlass.cli.event_loop import run
 from windlass.cli.store_connection import open_client
 from windlass.core.job.state import State
-from windlass.insights.queues import Queue
+from windlass.insights.queue_overview import Queue
 
 _COUNTED = (State.QUEUED, State.RUNNING, State.RETRYING, State.CREATED)
 _STATES = [state.value for state in _COUNTED]
@@ -30,7 +30,7 @@ def list_queues(url: Url = None, app: AppPath = None, as_json: AsJson = False) -
     """
     found = run(_queues(url, app))
     if as_json:
-        terminal.print_json([_facts(queue) for queue in found])
+        terminal.print_json([_fields(queue) for queue in found])
     elif not found:
         terminal.info("All queues are empty")
     elif not (_table(found, _COLUMNS) or _table(found, _COLUMNS[:-2])):
@@ -108,7 +108,7 @@ def _rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"  # noqa: PLR2004 - three digits at most
 
 
-def _facts(queue: Queue) -> dict[str, object]:
+def _fields(queue: Queue) -> dict[str, object]:
     camel = {
         "".join([first, *map(str.title, rest)]): value
         for name, value in asdict(queue.rates).items()

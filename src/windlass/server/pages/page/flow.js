@@ -20,7 +20,7 @@ import {
   copyButton,
   empty,
   errorNote,
-  facts,
+  fieldList,
   jobLink,
   table,
   title,
@@ -86,7 +86,7 @@ class FlowDetails {
             bar(flow.percent, flow.state),
             h("strong", null, `${flow.percent} %`),
           ),
-          facts([
+          fieldList([
             ["Jobs", `${plural(all, "job")}: ${stateCountsText(flow.counts)}`],
             ["Started", when(flow.createdAt)],
             [

@@ -180,10 +180,10 @@ const bodyCell = (column, row) =>
   );
 
 /** @param {[Renderable, Renderable][]} pairs */
-export const facts = (pairs) =>
+export const fieldList = (pairs) =>
   h(
     "dl",
-    { class: "facts" },
+    { class: "field-list" },
     pairs.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]),
   );
 

@@ -1,4 +1,4 @@
-"""Checkup of a PostgreSQL database for `windlass check`: reads facts, then derives findings."""
+"""Checkup of a PostgreSQL database for `windlass check`: reads its settings, derives findings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CHECKUP_SQL = query_file.load(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFacts:
+class ServerProperties:
     """Facts read from the server. Times in seconds."""
 
     where: str
@@ -73,8 +73,8 @@ async def checkup(config: PostgresConfig, clock: Clock | None = None) -> list[Fi
         stored = await _schema(connection, config.where)
         if stored.verdict is Verdict.ERROR:
             return [reached, stored]
-        facts = await _facts(connection, config, clock or SystemClock())
-        return list(findings_of(replace(facts, schema=stored, missing=missing)))
+        server = await _server_properties(connection, config, clock or SystemClock())
+        return list(findings_of(replace(server, schema=stored, missing=missing)))
     except DRIVER_ERRORS as error:
         raise translate(error, config.where) from error
     finally:
@@ -96,14 +96,16 @@ async def _schema(connection: Connection, where: str) -> Finding:
     return Finding("schema", Verdict.OK, f"up to date ({stored})")
 
 
-async def _facts(connection: Connection, config: PostgresConfig, clock: Clock) -> ServerFacts:
+async def _server_properties(
+    connection: Connection, config: PostgresConfig, clock: Clock
+) -> ServerProperties:
     before = clock.now()
     record = await connection.fetchrow(CHECKUP_SQL.server)
     assert record is not None
     midpoint: Instant = (before + clock.now()) // 2
     user, version, server_pid, read_only, now, max_connections, free_connections = record
     newest: Instant = await connection.fetchval(CHECKUP_SQL.newest_job) or now
-    return ServerFacts(
+    return ServerProperties(
         where=config.where,
         user=user,
         version=version,
@@ -131,22 +133,22 @@ async def _facts(connection: Connection, config: PostgresConfig, clock: Clock) -
     )
 
 
-def findings_of(facts: ServerFacts) -> Iterator[Finding]:
+def findings_of(server: ServerProperties) -> Iterator[Finding]:
     """Derive findings, with their fixes."""
-    if facts.read_only:
+    if server.read_only:
         fix = "name the primary in the URL, or turn default_transaction_read_only off"
-        message = f"{facts.where} is read-only: it is a standby, or set to read-only"
+        message = f"{server.where} is read-only: it is a standby, or set to read-only"
         yield Finding("store", Verdict.ERROR, message, fix)
     else:
-        message = f"{facts.where} accepts writes (PostgreSQL {facts.version})"
+        message = f"{server.where} accepts writes (PostgreSQL {server.version})"
         yield Finding("store", Verdict.OK, message)
-    yield facts.schema
-    yield _privileges(facts.user, facts.missing)
-    yield from _durability(facts.settings)
-    yield _clock(facts)
-    yield _connections(facts)
-    yield from _pooler(facts)
-    yield from _tables(facts)
+    yield server.schema
+    yield _privileges(server.user, server.missing)
+    yield from _durability(server.settings)
+    yield _clock(server)
+    yield _connections(server)
+    yield from _pooler(server)
+    yield from _tables(server)
 
 
 def _privileges(user: str, missing: Mapping[str, Sequence[str]]) -> Finding:
@@ -180,44 +182,46 @@ def _durability(settings: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("durability", Verdict.OK, "accepted jobs survive a power cut")
 
 
-def _clock(facts: ServerFacts) -> Finding:
-    if facts.newest_job_ahead > MAX_DRIFT:
-        seconds = f"{facts.newest_job_ahead:.0f} s"
+def _clock(server: ServerProperties) -> Finding:
+    if server.newest_job_ahead > MAX_DRIFT:
+        seconds = f"{server.newest_job_ahead:.0f} s"
         message = f"the newest job is {seconds} in the future: the server's clock was set back"
         fix = "synchronize the server's clock (NTP): it times waiting jobs and leases"
         return Finding("clock", Verdict.ERROR, message, fix)
-    if abs(facts.clock_drift) > MAX_DRIFT:
-        direction = "ahead of" if facts.clock_drift > 0 else "behind"
-        message = f"the server's clock is {abs(facts.clock_drift):.1f} s {direction} this machine's"
+    if abs(server.clock_drift) > MAX_DRIFT:
+        direction = "ahead of" if server.clock_drift > 0 else "behind"
+        message = (
+            f"the server's clock is {abs(server.clock_drift):.1f} s {direction} this machine's"
+        )
         fix = "synchronize both (NTP): leases use the server's, a run_at computed here uses yours"
         return Finding("clock", Verdict.WARNING, message, fix)
     return Finding(
-        "clock", Verdict.OK, f"in sync with the server ({facts.clock_drift * 1000:+.0f} ms)"
+        "clock", Verdict.OK, f"in sync with the server ({server.clock_drift * 1000:+.0f} ms)"
     )
 
 
-def _connections(facts: ServerFacts) -> Finding:
-    per_worker = _max_per_worker(facts)
+def _connections(server: ServerProperties) -> Finding:
+    per_worker = _max_per_worker(server)
     message = (
-        f"{facts.free_connections} of {facts.max_connections} are free; "
+        f"{server.free_connections} of {server.max_connections} are free; "
         f"one worker uses up to {per_worker}"
     )
-    if facts.free_connections < max(MIN_FREE_CONNECTIONS, per_worker):
+    if server.free_connections < max(MIN_FREE_CONNECTIONS, per_worker):
         fix = "raise max_connections, lower pool= in the URL, or add a pooler (pgbouncer)"
         return Finding("connections", Verdict.WARNING, message, fix)
     return Finding("connections", Verdict.OK, message)
 
 
-def _max_per_worker(facts: ServerFacts) -> int:
+def _max_per_worker(server: ServerProperties) -> int:
     """Return the connections of one worker: two pools, and one for LISTEN."""
-    return HANDLES * facts.pool + (facts.listen != "off")
+    return HANDLES * server.pool + (server.listen != "off")
 
 
-def _pooler(facts: ServerFacts) -> Iterator[Finding]:
-    if not facts.pooled:
+def _pooler(server: ServerProperties) -> Iterator[Finding]:
+    if not server.pooled:
         return
-    if facts.listen:
-        listen = "LISTEN is off" if facts.listen == "off" else f"LISTEN uses {facts.listen}"
+    if server.listen:
+        listen = "LISTEN is off" if server.listen == "off" else f"LISTEN uses {server.listen}"
         yield Finding("pooler", Verdict.OK, f"connected through a pooler; {listen}")
         return
     fix = "set listen=host:port of the server itself in the URL, or listen=off"
@@ -227,10 +231,10 @@ def _pooler(facts: ServerFacts) -> Iterator[Finding]:
     yield Finding("pooler", Verdict.WARNING, message, fix)
 
 
-def _tables(facts: ServerFacts) -> Iterator[Finding]:
+def _tables(server: ServerProperties) -> Iterator[Finding]:
     off = [
-        *facts.without_autovacuum,
-        *(["every table"] if facts.settings["autovacuum"] == "off" else []),
+        *server.without_autovacuum,
+        *(["every table"] if server.settings["autovacuum"] == "off" else []),
     ]
     if off:
         fix = "ALTER SYSTEM SET autovacuum = on, or ALTER TABLE … RESET (autovacuum_enabled)"
@@ -241,7 +245,7 @@ def _tables(facts: ServerFacts) -> Iterator[Finding]:
     else:
         yield Finding("autovacuum", Verdict.OK, "on")
     bloated = [
-        (name, dead) for name, dead, live in facts.dead_rows if dead > max(MANY_DEAD_ROWS, live)
+        (name, dead) for name, dead, live in server.dead_rows if dead > max(MANY_DEAD_ROWS, live)
     ]
     for name, dead in bloated:
         fix = f"VACUUM {name}; if that helps only for a while, check for long transactions"
@@ -249,7 +253,7 @@ def _tables(facts: ServerFacts) -> Iterator[Finding]:
         yield Finding("bloat", Verdict.WARNING, message, fix)
     if not bloated:
         yield Finding("bloat", Verdict.OK, "few dead rows")
-    for pid, owner, seconds in facts.long_transactions:
+    for pid, owner, seconds in server.long_transactions:
         fix = f"end it (SELECT pg_terminate_backend({pid})), and find out why it stays open"
         message = (
             f"{owner}: open for {seconds / 60:.0f} min; vacuum cannot remove dead rows meanwhile"

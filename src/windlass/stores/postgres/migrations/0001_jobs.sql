@@ -323,7 +323,7 @@ CREATE TABLE windlass_log (
     attempt bigint NOT NULL,
     fence bigint NOT NULL,
     record_n bigint NOT NULL,
-    facts text COLLATE "C",
+    data text COLLATE "C",
     body bytea,
     CONSTRAINT windlass_log_key PRIMARY KEY (n, seq)
 );

@@ -111,7 +111,7 @@ END
 $$;
 
 -- Returns the position of the next job of a limit key, for fairness between keys. The same as
--- core's `gates.queue_position`. NULL if no job waits there.
+-- core's `fair_position`. NULL if no job waits there.
 CREATE FUNCTION windlass_fair_position(queue text, gate text, priority integer, limit_key text)
 RETURNS bigint LANGUAGE sql VOLATILE
 AS $$
@@ -124,8 +124,8 @@ $$;
 CREATE FUNCTION windlass_request_gate_check(gates text[]) RETURNS void LANGUAGE sql VOLATILE
 AS 'INSERT INTO windlass_gate_check (gate) SELECT unnest($1)';
 
--- Whether a permit holds a slot, by the row of its job. The same as core's `gates.holds_slot`.
-CREATE FUNCTION windlass_holds_slot(permit_fence bigint, fence bigint, state text, gate text)
+-- Whether a permit holds a slot, by the row of its job. The same as core's `permits.in_use`.
+CREATE FUNCTION windlass_permit_in_use(permit_fence bigint, fence bigint, state text, gate text)
 RETURNS boolean LANGUAGE sql IMMUTABLE
 AS $$
     SELECT CASE WHEN fence = permit_fence THEN state = 'running'
@@ -458,19 +458,19 @@ BEGIN
             SELECT ctid AS ctid_, fence, at, jobs FROM windlass_permit AS permit
             WHERE permit.gate = recounted.gate OFFSET 0
         ) AS permit, LATERAL (
-            SELECT array_agg(each.n) FILTER (WHERE holds_slot) AS holders,
-                count(*) FILTER (WHERE holds_slot) AS held,
-                count(*) FILTER (WHERE holds_slot AND each.fence < permit.fence) AS not_started,
+            SELECT array_agg(each.n) FILTER (WHERE in_use) AS holders,
+                count(*) FILTER (WHERE in_use) AS held,
+                count(*) FILTER (WHERE in_use AND each.fence < permit.fence) AS not_started,
                 -- jobs that left included: a start counts even if its job has ended
                 array_agg(each.n) FILTER (WHERE started_in_window) AS started,
                 array_agg(each.started_at) FILTER (WHERE started_in_window) AS starts
             FROM (
                 SELECT job.n, job.fence, job.started_at,
-                    windlass_holds_slot(permit.fence, job.fence, job.state, job.gate) AS holds_slot,
+                    windlass_permit_in_use(permit.fence, job.fence, job.state, job.gate) AS in_use,
                     job.fence = permit.fence AND job.started_at > recounted.window_start
                         AS started_in_window
                 FROM windlass_job AS job WHERE job.n = ANY (permit.jobs)
-            ) AS each WHERE holds_slot OR started_in_window  -- nearly all have left
+            ) AS each WHERE in_use OR started_in_window  -- nearly all have left
         ) AS holding_jobs
     ),
     deleted AS (
@@ -562,7 +562,7 @@ END
 $$;
 
 -- Admits the first jobs at each gate, up to a number: core's `decide.admit` and
--- `gates.queue_position`. Never blocks: locked rows are skipped, and so are rows updated after this
+-- `fair_position`. Never blocks: locked rows are skipped, and so are rows updated after this
 -- statement's snapshot. (The lock reads the new version of the row; the update matches the old
 -- version by ctid and finds none.) The next sweep retries.
 CREATE FUNCTION windlass_admit_waiting(

@@ -15,7 +15,8 @@ from uuid import UUID
 
 from asyncpg.exceptions import LockNotAvailableError
 
-from windlass.core.admission.gates import affected_gates, held_gates, queue_position
+from windlass.core.admission.gates import affected_gates, gates_in_use
+from windlass.core.admission.queue_position import fair_position
 from windlass.core.clock import Instant, minute_of
 from windlass.core.decisions import decide
 from windlass.core.decisions.transition import ApplyResult, Decision
@@ -168,11 +169,11 @@ class PostgresBatch:
         if not requested:
             return
         found = await self._connection.fetch(SQL.past_outcomes, *rows.columns(requested))
-        for n, fence, facts in found:
-            self._remember(n, fence, json.loads(facts))
+        for n, fence, data in found:
+            self._remember(n, fence, json.loads(data))
 
-    def _remember(self, n: int, fence: int, facts: dict[str, Any]) -> None:
-        self._past[n, fence] = UUID(facts["token"]), Trigger(facts["outcome"])
+    def _remember(self, n: int, fence: int, data: dict[str, Any]) -> None:
+        self._past[n, fence] = UUID(data["token"]), Trigger(data["outcome"])
 
     def past(self, n: int, fence: int) -> tuple[UUID, Trigger] | None:
         return self._past.get((n, fence))
@@ -180,7 +181,7 @@ class PostgresBatch:
     def write(self, loaded: LoadedJob, decision: Decision) -> ApplyResult:
         """Record a decision and its effect on dependents; `flush` writes it."""
         self.record(loaded, decision)
-        if decision.ends:
+        if decision.ends_job:
             self.update_dependents(loaded)
         return decision.result
 
@@ -193,7 +194,7 @@ class PostgresBatch:
                 row = parent.row
                 decision = decide.parent_ended(child.row, row.id, row.state, self.now)
                 self.record(child, decision)
-                if decision.ends:
+                if decision.ends_job:
                     ended.append(child)
 
     def _dependents(self, ended: LoadedJob) -> Iterator[LoadedJob]:
@@ -236,7 +237,7 @@ class PostgresBatch:
             loaded.logged = True
             self._log.append(log_insertion(loaded.n, log_row))
             if log_row.type == ATTEMPT:
-                self._remember(loaded.n, log_row.fence, dict(log_row.facts))
+                self._remember(loaded.n, log_row.fence, dict(log_row.data))
         for point in decision.checkpoints:
             values = (loaded.n, point.step, point.value, point.attempt, point.at)
             self._steps[loaded.n, point.step] = values
@@ -289,7 +290,7 @@ class PostgresBatch:
             target = (gate, None if gate else queue, loaded.priority)
             before = [first for first in (first_stored, firsts.get(target)) if first is not None]
             last = lasts.get((*target, *own), last_stored)
-            position = queue_position(loaded.limit_key, number, min(before, default=None), last)
+            position = fair_position(loaded.limit_key, number, min(before, default=None), last)
             firsts[target] = min(position, firsts.get(target, position))
             loaded.assigned_position = lasts[*target, *own] = position
 
@@ -368,9 +369,9 @@ def _dequeued(changed: list[LoadedJob]) -> list[Row]:
 
 def _released_slots(loaded: LoadedJob) -> Iterator[tuple[str, int, Instant | None]]:
     before = loaded.before
-    still_held = held_gates(loaded.row)
+    still_held = gates_in_use(loaded.row)
     started_at = before.started_at if before.state is State.RUNNING else None
-    return ((gate, loaded.n, started_at) for gate in held_gates(before) if gate not in still_held)
+    return ((gate, loaded.n, started_at) for gate in gates_in_use(before) if gate not in still_held)
 
 
 def _left_gate_queue(changed: list[LoadedJob]) -> list[Row]:

@@ -17,8 +17,8 @@ from windlass.core.decisions.enqueue import (
     decide_enqueue,
 )
 from windlass.core.errors import RequestError
-from windlass.core.job import row as jobs
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob, check_new_job, check_own_fields
+from windlass.core.job.row import JobRow
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.errors import ConcurrentChange
@@ -43,7 +43,7 @@ def lock_number(*parts: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def check(new: NewJob, rule: Callable[[NewJob], None] = jobs.check_new_job) -> EnqueueResult | None:
+def check(new: NewJob, rule: Callable[[NewJob], None] = check_new_job) -> EnqueueResult | None:
     """Return the refusal of an invalid request, or None."""
     try:
         rule(new)
@@ -61,7 +61,7 @@ async def enqueue_plain(
     """
     shared = rows.shared_params(requested) if check(requested[0]) is None else None
     # Uniform jobs share all other fields with the first, which is checked.
-    rule = jobs.check_new_job if shared is None else jobs.check_own_fields
+    rule = check_new_job if shared is None else check_own_fields
     results = [check(new, rule) for new in requested]
     valid = [new for new, refusal in zip(requested, results, strict=True) if refusal is None]
     created = await _insert_uniform(connection, valid, now, shared) if valid else []

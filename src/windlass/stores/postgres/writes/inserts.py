@@ -7,8 +7,8 @@ from uuid import UUID
 
 from windlass.core.clock import Instant
 from windlass.core.decisions.enqueue import EnqueueDecision, EnqueueResult
-from windlass.core.job.row import NewJob
-from windlass.core.value import positional_value
+from windlass.core.fast_dataclass import positional_value
+from windlass.core.job.new_job import NewJob
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.queries import SQL

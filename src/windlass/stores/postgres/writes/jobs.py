@@ -26,7 +26,7 @@ from windlass.core.errors import RequestError
 from windlass.core.job.lease import DEFAULT_LEASE, Claim
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State, Trigger
-from windlass.core.records import PAUSED
+from windlass.core.versioned_record import PAUSED
 from windlass.store import AttemptRecords
 from windlass.stores.postgres import maintenance, rows
 from windlass.stores.postgres.connection import Connection, Row
@@ -179,7 +179,7 @@ async def apply(
             continue
         past = partial(batch.past, loaded.n)
         decision = decide.decide(loaded.row, transition, batch.now, past)
-        if decision.ends and batch.is_locked(transition.job_id):
+        if decision.ends_job and batch.is_locked(transition.job_id):
             results.append(None)
         elif decision.children or decision.awaits:
             results.append(await _apply_with_children(connection, batch, loaded, decision))
@@ -226,7 +226,7 @@ async def _apply_with_children(
     await enqueuer.enqueue(decision.children)
     if decision.awaits:
         return await _suspend(connection, batch, loaded, decision.awaits)
-    if decision.ends:  # after its children: they are queued before its dependents
+    if decision.ends_job:  # after its children: they are queued before its dependents
         batch.update_dependents(loaded)
     return decision.result
 

@@ -22,7 +22,8 @@ from windlass.core.decisions.enqueue import (
 )
 from windlass.core.job import row as jobs
 from windlass.core.job.dependency import Parent
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection

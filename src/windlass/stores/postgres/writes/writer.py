@@ -13,7 +13,7 @@ from windlass.core.clock import Instant
 from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.transition import ApplyResult, CancelRequest, SignalRequest, Transition
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.job.row import NewJob
+from windlass.core.job.new_job import NewJob
 from windlass.core.job.state import RESCUING, SETTLING, Trigger
 from windlass.store import AttemptRecords
 from windlass.stores.coalescer import Coalescer

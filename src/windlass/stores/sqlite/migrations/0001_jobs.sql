@@ -134,7 +134,7 @@ CREATE TABLE windlass_log (
     attempt INTEGER NOT NULL,
     fence INTEGER NOT NULL,
     record_n INTEGER NOT NULL,
-    facts TEXT,
+    data TEXT,
     body BLOB,
     PRIMARY KEY (n, seq)
 ) STRICT, WITHOUT ROWID;

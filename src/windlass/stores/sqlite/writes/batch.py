@@ -68,7 +68,7 @@ class SqliteBatch:
             self.add_rollup((now, row.queue, row.task, sample.outcome), 1, sample.wait, sample.run)
         if decision.clear_waits:
             self._tx.connection.execute(SQL.close_edges_of_child, (stored[0],))
-        if decision.ends and row.awaited:
+        if decision.ends_job and row.awaited:
             self._ended.append((stored[0], row.id, decision.changes["state"]))
             if not decision.children:  # children are inserted first
                 self.update_dependents(now)

@@ -24,7 +24,8 @@ from windlass.core.decisions.enqueue import (
 from windlass.core.errors import RequestError
 from windlass.core.job import row as jobs
 from windlass.core.job.dependency import Parent
-from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.new_job import NewJob, check_new_job
+from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.stores.sqlite import rows
 from windlass.stores.sqlite.connection import fetch_all
@@ -80,7 +81,7 @@ def insert_jobs(tx: WriteTransaction, new_jobs: Sequence[NewJob]) -> list[Enqueu
     allocator = PositionAllocator(tx.connection)
     for new in new_jobs:
         try:
-            jobs.check_new_job(new)
+            check_new_job(new)
         except RequestError as error:
             results.append(EnqueueResult(EnqueueStatus.REFUSED, new, error=error))
             continue

@@ -19,7 +19,9 @@ from uuid import UUID
 import apsw
 
 from windlass.core.admission import gates
-from windlass.core.admission.gates import BATCH, Limit, rank
+from windlass.core.admission.gates import BATCH, rank
+from windlass.core.admission.limit import Limit
+from windlass.core.admission.permits import free_slots
 from windlass.core.clock import Instant
 from windlass.stores.sqlite.connection import fetch_all, fetch_one, fetch_value
 from windlass.stores.sqlite.queries import SQL
@@ -104,7 +106,7 @@ def _open(tx: WriteTransaction, permits: PermitWriter, names: list[str], now: In
         limit = tx.limit(name, now)
         since = None if limit is None or limit.starts is None else now - limit.length
         counts = permits.count(list(limit_gates), since)
-        free = {gate: gates.free_slots(limit, held, started) for gate, held, started in counts}
+        free = {gate: free_slots(limit, held, started) for gate, held, started in counts}
         rows = _admissible(connection, free, now)
         per_gate = Counter([row[_GATE] for row in rows])
         if rows:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import apsw
 
-from windlass.core.admission.gates import queue_order
+from windlass.core.admission.queue_position import queue_order
 from windlass.core.clock import SECOND, Instant
 from windlass.core.decisions import decide
 from windlass.core.decisions.enqueue import batch_conflict
@@ -29,7 +29,7 @@ from windlass.core.errors import RequestError
 from windlass.core.job.lease import DEFAULT_LEASE, Claim, ExtendResult, Lease
 from windlass.core.job.row import JobRow, LifecycleRow
 from windlass.core.job.state import State, Trigger
-from windlass.core.records import PAUSED
+from windlass.core.versioned_record import PAUSED
 from windlass.store import AttemptRecords
 from windlass.stores.sqlite.connection import fetch_all, fetch_one, fetch_value
 from windlass.stores.sqlite.queries import SQL
@@ -198,10 +198,10 @@ class _PastOutcome:
         self.n = n
 
     def __call__(self, fence: int) -> tuple[UUID, Trigger] | None:
-        facts = fetch_value(self.connection, SQL.past_outcome, (self.n, fence))
-        if facts is None:
+        data = fetch_value(self.connection, SQL.past_outcome, (self.n, fence))
+        if data is None:
             return None
-        decoded = json.loads(facts)
+        decoded = json.loads(data)
         return UUID(decoded["token"]), Trigger(decoded["outcome"])
 
 

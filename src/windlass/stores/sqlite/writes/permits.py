@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import apsw
 
-from windlass.core.admission.gates import LIMIT
+from windlass.core.admission.limit import LIMIT
 from windlass.core.clock import Instant
 from windlass.stores.sqlite.connection import fetch_all, fetch_value
 from windlass.stores.sqlite.queries import SQL

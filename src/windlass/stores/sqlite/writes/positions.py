@@ -1,4 +1,4 @@
-"""Queue positions of new jobs, fair between limit keys: core's `gates.queue_position`."""
+"""Queue positions of new jobs, fair between limit keys: core's `fair_position`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import apsw
 
-from windlass.core.admission import gates
+from windlass.core.admission import queue_position
+from windlass.core.admission.limit import KEY
 from windlass.stores.sqlite.connection import fetch_one
 from windlass.stores.sqlite.queries import SQL
 
@@ -57,7 +58,7 @@ class PositionAllocator:
         if key is not None:
             if key not in bounds.last:
                 self._load(order, (key,))
-            position = gates.queue_position(key, arrival, bounds.first, bounds.last[key])
+            position = queue_position.fair_position(key, arrival, bounds.first, bounds.last[key])
             bounds.last[key] = position
         bounds.lower(position)
         return position
@@ -78,7 +79,7 @@ class PositionAllocator:
         for key, arrival in zip(keys, arrivals, strict=True):
             position = arrival
             if key is not None:
-                position = last[key] = gates.queue_position(key, arrival, first, last[key])
+                position = last[key] = queue_position.fair_position(key, arrival, first, last[key])
             if first is None or position < first:
                 first = position
             positions.append(position)
@@ -91,7 +92,7 @@ class PositionAllocator:
         names = apsw.carray(tuple(keys))
         if order.gate is None:
             sql, scope = SQL.queue_position_bounds, order.queue
-        elif order.gate.startswith(gates.KEY):
+        elif order.gate.startswith(KEY):
             sql, scope = SQL.key_gate_position_bounds, order.gate
         else:
             sql, scope = SQL.gate_position_bounds, order.gate

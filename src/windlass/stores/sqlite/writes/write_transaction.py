@@ -8,10 +8,9 @@ from uuid import UUID
 
 import apsw
 
-from windlass.core import records
-from windlass.core.admission.gates import LIMIT, Limit, decode_limit
+from windlass.core.admission.limit import LIMIT, Limit, decode_limit
 from windlass.core.clock import Instant
-from windlass.core.records import Entry
+from windlass.core.versioned_record import Entry, unexpired
 from windlass.stores.sqlite.connection import fetch_value
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import entry, gate_names
@@ -79,7 +78,7 @@ class WriteTransaction:
             record = None if row is None else entry(row)
             self._limits[name] = None if record is None else (record, decode_limit(record.value))
         cached = self._limits[name]
-        return cached[1] if cached is not None and records.unexpired(cached[0], now) else None
+        return cached[1] if cached is not None and unexpired(cached[0], now) else None
 
     def rate_limit_names(self, now: Instant) -> frozenset[str]:
         """Return the names of limits that count starts."""

@@ -19,7 +19,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from windlass.testing.conformance.model.limit_machine import LimitModel
+from windlass.testing.conformance.model.limit_model import LimitModel
 from windlass.testing.conformance.model.store_pair import MakeStore
 
 __all__ = ["LimitModel", "MakeStore", "run_model"]

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from windlass.core.admission.gates import Limit, limit_name
-from windlass.core.event import Event, EventType, fold, snapshot
+from windlass.core.admission.gates import limit_name
+from windlass.core.admission.limit import Limit
+from windlass.core.event import Event, EventType
 from windlass.core.job.dependency import Edges
+from windlass.core.job.event_log import expected_fold, fold
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import WAITING, State
 
@@ -55,7 +57,7 @@ class InvariantChecker:
         """Check a whole log: dense, consistent with the row, and never rewritten."""
         row = self.rows[job_id]
         assert [event.seq for event in events] == list(range(max(row.log_floor, 1), row.seq + 1))
-        assert fold(events) == snapshot(row)
+        assert fold(events) == expected_fold(row)
         assert (events[0].type is EventType.RESYNC) == (row.log_floor > 0)
         assert [event.at for event in events[1:]] == sorted(event.at for event in events[1:])
         percent = 0

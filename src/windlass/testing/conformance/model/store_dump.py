@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from windlass.core.admission.gates import queue_order
+from windlass.core.admission.queue_position import queue_order
 from windlass.core.clock import Instant
 from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.transition import ApplyResult

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from windlass.core import sizes
-from windlass.core.admission.gates import Limit
+from windlass.core import size_limits
+from windlass.core.admission.limit import Limit
 from windlass.core.decisions.outcome import (
     Aborted,
     Failed,
@@ -24,13 +24,13 @@ from windlass.core.decisions.outcome import (
     Succeeded,
     Suspended,
 )
-from windlass.core.decisions.retry import Policy, delays, fixed
 from windlass.core.event import EventType
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.failure import ErrorKind, Failure
-from windlass.core.job.row import CORRELATION_ID
+from windlass.core.job.new_job import CORRELATION_ID
+from windlass.core.job.retry_policy import Policy, delays, fixed
 from windlass.core.job.state import State, Trigger
-from windlass.core.records import Put
+from windlass.core.versioned_record import Put
 from windlass.store import Retention
 
 QUEUES = ("default", "mail", "video")
@@ -58,7 +58,7 @@ _JOB: list[Options] = [
     {"payload": b""},
     {"priority": 5},
     {"priority": -3},
-    {"priority": sizes.MAX_PRIORITY},
+    {"priority": size_limits.MAX_PRIORITY},
     {"delay": 4.0},
     {"delay": 0.000_001},
     {"run_in": 9.0},
@@ -108,11 +108,11 @@ _JOB: list[Options] = [
 ]
 _BAD_JOB: list[Options] = [
     {"task": ""},
-    {"priority": sizes.MAX_PRIORITY + 1},
+    {"priority": size_limits.MAX_PRIORITY + 1},
     {"delay": -1.0},
-    {"tags": ("t",) * (sizes.MAX_TAGS + 1)},
-    {"unique_key": "k" * (sizes.MAX_KEY + 1)},
-    {"limit_key": "k" * (sizes.MAX_KEY + 1)},
+    {"tags": ("t",) * (size_limits.MAX_TAGS + 1)},
+    {"unique_key": "k" * (size_limits.MAX_KEY + 1)},
+    {"limit_key": "k" * (size_limits.MAX_KEY + 1)},
     {"depends": (0, 0)},
     {"depends_on": (UUID(int=1),)},
 ]
@@ -141,7 +141,7 @@ _LIMITS = [
 bounds = st.sampled_from([None, *_LIMITS])
 bounded = st.lists(st.tuples(limited, st.sampled_from(_LIMITS)), max_size=2)
 
-crowds = st.sampled_from(
+burst_jobs = st.sampled_from(
     [
         {},
         {},
@@ -189,7 +189,7 @@ _RECORDS: list[Options] = [
 ]
 _BAD_RECORDS: list[Options] = [
     {"type": EventType.STEP_STATUS, "checkpoint": b"no step"},
-    {"type": EventType.LOG, "body": Oversize(sizes.MAX_EVENT + 1)},
+    {"type": EventType.LOG, "body": Oversize(size_limits.MAX_EVENT + 1)},
 ]
 _records = st.tuples(
     st.sampled_from([1, 1, 1, 1, 0, 2]), st.sampled_from([*_RECORDS * 6, *_BAD_RECORDS])
@@ -225,11 +225,11 @@ _OUTCOMES: list[Outcome] = [
     Aborted(reason="not wanted"),
 ]
 _BAD_OUTCOMES: list[Outcome] = [
-    Succeeded(result=Oversize(sizes.MAX_BLOB + 1)),
+    Succeeded(result=Oversize(size_limits.MAX_BLOB + 1)),
     Snoozed(delay=-1.0),
 ]
 outcomes = st.sampled_from([*_OUTCOMES * 4, *_BAD_OUTCOMES])
-ends = st.sampled_from([*[Succeeded()] * 6, *_OUTCOMES])
+mostly_successes = st.sampled_from([*[Succeeded()] * 6, *_OUTCOMES])
 waiting_moves = st.sampled_from(
     [
         Trigger.SUBMIT,

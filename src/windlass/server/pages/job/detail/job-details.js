@@ -5,7 +5,7 @@
 
 import { duration, plural, secondsSince, shortId, timeText } from "../../format.js";
 import { ended } from "../../job-state.js";
-import { facts, jobLink, link, tagList, when } from "../../view/components.js";
+import { fieldList, jobLink, link, tagList, when } from "../../view/components.js";
 import { h } from "../../view/virtual-dom.js";
 
 /** @param {Job} job @returns {Renderable} */
@@ -49,7 +49,7 @@ export function jobDetails(job) {
       ),
     ],
   ];
-  return facts(/** @type {[Renderable, Renderable][]} */ (pairs.filter(Boolean)));
+  return fieldList(/** @type {[Renderable, Renderable][]} */ (pairs.filter(Boolean)));
 }
 
 /** Format the attempt number with its retries and crashes. @param {Job} job */

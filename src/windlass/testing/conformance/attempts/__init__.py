@@ -1,0 +1,1 @@
+"""Promises about attempts: claim, lease, records, settle, retries, suspension."""

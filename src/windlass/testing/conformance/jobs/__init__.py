@@ -1,0 +1,1 @@
+"""Promises about jobs: enqueue, order, keys, cancel, retry, retention."""

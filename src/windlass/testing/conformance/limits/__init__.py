@@ -1,0 +1,1 @@
+"""Promises about limits, gates and fairness."""

@@ -1,0 +1,1 @@
+"""Promises about reads: queries, statistics, events."""
