@@ -22,7 +22,7 @@ from benchmarks.serving.post_jobs import Posting, posting
 from benchmarks.serving.streaming import Delays, Stalled, stalled, streaming
 from benchmarks.store_postgres import start_server
 from windlass import Windlass
-from windlass.bench.postgres import Postgres
+from windlass.bench.postgres_server import PostgresServer
 from windlass.server.config import ServerConfig
 
 MIB = 1024 * 1024
@@ -65,7 +65,7 @@ def show_stalled(one: Stalled) -> None:
 
 
 def measure(place: Path, *, quick: bool) -> dict[str, Any]:
-    server = Postgres(start_server(place / "server"))
+    server = PostgresServer(start_server(place / "server"))
     print(f"{server.durability}; SQLite: durability full; load {os.getloadavg()[0]:.1f}")
     rounds, seconds = (2, 1.0) if quick else (5, 3.0)
     figures: dict[str, Any] = {}

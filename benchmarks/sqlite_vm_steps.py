@@ -1,0 +1,76 @@
+"""Measures the cost of limits in SQLite as virtual machine steps per job.
+
+    python -m benchmarks.sqlite_vm_steps
+
+No-op jobs are claimed and settled, 500 per call, with the concurrency limits of
+`benchmarks.limits`, and other jobs are admitted for them. SQLite counts the steps itself
+(`sqlite3_stmt_status`), so they are the same in each run. Steps differ in cost, so a ratio of steps
+is not a ratio of time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from benchmarks.limits import KEYED, PLAIN, SETTINGS, put_in
+from windlass.core.admission.gates import LIMIT, LimitSetting
+from windlass.core.decisions.outcome import Succeeded, settle
+from windlass.core.ids import uuid7
+from windlass.core.job.lease import Claim
+from windlass.core.records import Put
+from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite.writes.transaction import Tx
+
+CALL = 500  # jobs
+CALLS = 4
+WAITING = 8_000
+RATED = "a rate for the task"
+
+
+async def steps(folder: Path, name: str) -> float:
+    """For each job, from its claim until another is let in for it."""
+    counted: Counter[str] = Counter()
+
+    def note(event: dict[str, Any]) -> None:
+        counted["steps"] += event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
+
+    def trace(tx: Tx) -> None:
+        tx.connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, note)
+
+    async with SqliteStore(folder / "jobs.db", durability="off") as store:
+        for limit, what in SETTINGS[name].items():
+            put = Put(kind=LIMIT, key=limit, value=LimitSetting(override=what).encode())
+            await store.put_records([put])
+        await put_in(store, WAITING, keyed=name in KEYED)
+        await store._engine.write(trace)  # noqa: SLF001 - the connection that writes
+        for _ in range(CALLS):
+            claim = Claim(token=uuid7(), worker="steps", queues=[("default", CALL)], lease=60)
+            rows = await store.claim(claim)
+            assert len(rows) == CALL
+            await store.apply([settle(row, Succeeded(), random=lambda: 0.5) for row in rows])
+    return counted["steps"] / (CALL * CALLS)
+
+
+async def table(names: Sequence[str]) -> dict[str, float]:
+    found = {}
+    for name in names:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            found[name] = await steps(Path(folder), name)
+    return found
+
+
+def main() -> None:
+    found = asyncio.run(table([name for name in SETTINGS if name != RATED]))
+    for name, many in found.items():
+        print(f"{name:<32}{many:>8.0f}{many / found[PLAIN]:>8.2f}")
+
+
+if __name__ == "__main__":
+    main()
