@@ -82,7 +82,7 @@ bench: $(READY)  ## benchmark against the bare engine and SQLite peers
 	@$(BIN)/python -m benchmarks.store_sqlite
 	@$(BIN)/python -m benchmarks.wakeup_latency
 	@$(BIN)/windlass bench --quick
-	@$(BIN)/python -m benchmarks.serving --quick
+	@$(BIN)/python -m benchmarks.server --quick
 	@$(BIN)/python -m benchmarks.peers --quick
 
 $(PEERS): $(READY)

@@ -15,11 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from random import SystemRandom
 
-from benchmarks.chaos.bases import BASES
-from benchmarks.chaos.bases.server import NoServerError
 from benchmarks.chaos.progress import Progress
-from benchmarks.chaos.report import Verdict, markdown
-from benchmarks.chaos.storms import HOUR, STANDARD_SIZES, STORMS, Plan, run
+from benchmarks.chaos.report import StormResult, markdown
+from benchmarks.chaos.stores import STORES
+from benchmarks.chaos.stores.local_postgres import NoServerError
+from benchmarks.chaos.storm import Plan
+from benchmarks.chaos.storm_catalog import HOUR, STANDARD_SIZES, STORMS
+from benchmarks.chaos.storm_run import run
 
 MOST_WORKERS = 64
 SPARE_FILES = 200
@@ -31,43 +33,45 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = _parser()
     given = parser.parse_args(arguments)
     plans = _plans(parser, given)
-    verdicts: list[Verdict] = []
+    results: list[StormResult] = []
     try:
-        _run_all(given, plans, verdicts)
+        _run_all(given, plans, results)
     except NoServerError as error:
         parser.error(str(error))
-    print(markdown(verdicts))
-    if any(verdict.violations for verdict in verdicts):
+    print(markdown(results))
+    if any(storm_result.violations for storm_result in results):
         sys.exit(1)
 
 
-def _run_all(given: Namespace, plans: dict[str, Plan], verdicts: list[Verdict]) -> None:
+def _run_all(given: Namespace, plans: dict[str, Plan], results: list[StormResult]) -> None:
     with tempfile.TemporaryDirectory(prefix="chaos-") as scratch:
-        place = given.keep or Path(scratch)
+        directory = given.keep or Path(scratch)
         for name, plan in plans.items():
-            verdicts.append(_run(name, plan, place / name))
-            _write(given.json, verdicts)  # keeps the results of an interrupted run
+            results.append(_run(name, plan, directory / name))
+            _write(given.json, results)  # keeps the results of an interrupted run
 
 
-def _run(name: str, plan: Plan, place: Path) -> Verdict:
+def _run(name: str, plan: Plan, directory: Path) -> StormResult:
     faults = "" if plan.faults is None else f", {plan.faults:,} faults"
     print(f"{name}: {plan.jobs:,} jobs{faults}, seed {plan.seed}", file=sys.stderr, flush=True)
     progress = Progress(STORMS[name], plan)
-    found = run(STORMS[name], plan, place, progress)
+    found = run(STORMS[name], plan, directory, progress)
     progress.end()
     message = f"{name}: {len(found.violations)} violations after {found.seconds:g} s"
     print(message, file=sys.stderr, flush=True)
     return found
 
 
-def _write(path: Path | None, verdicts: list[Verdict]) -> None:
+def _write(path: Path | None, results: list[StormResult]) -> None:
     if path is not None:
-        path.write_text(json.dumps([verdict.facts() for verdict in verdicts], indent=2) + "\n")
+        path.write_text(
+            json.dumps([storm_result.facts() for storm_result in results], indent=2) + "\n"
+        )
 
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m benchmarks.chaos", description=__doc__)
-    parser.add_argument("--store", default="sqlite", choices=[*BASES], help="where the jobs are")
+    parser.add_argument("--store", default="sqlite", choices=[*STORES], help="where the jobs are")
     parser.add_argument(
         "--url",
         help="with --store postgresql: a server on which databases may be made, instead of one "
@@ -155,7 +159,7 @@ def _server(parser: ArgumentParser, given: Namespace) -> str | None:
 def _fitting(parser: ArgumentParser, given: Namespace) -> list[str]:
     """The storms that were named, or all; ends the program if one cannot be here."""
     of_store = [name for name, storm in STORMS.items() if storm.only in {None, given.store}]
-    fit = [name for name in of_store if given.url is None or not STORMS[name].own_server]
+    fit = [name for name in of_store if given.url is None or not STORMS[name].local_postgres]
     for name in given.faults or ():
         if name not in of_store:
             only = STORMS[name].only
@@ -168,7 +172,7 @@ def _fitting(parser: ArgumentParser, given: Namespace) -> list[str]:
 def _size(name: str, given: Namespace) -> Plan:
     if given.full_size:
         return STANDARD_SIZES[name] if given.part is None else STANDARD_SIZES[name].part(given.part)
-    counted = given.kills if STORMS[name].strike is not None else None
+    counted = given.kills if STORMS[name].inject is not None else None
     seconds = 60 * (given.minutes or 1) if counted is None or given.minutes else HOUR
     requested = STANDARD_SIZES[name]
     plan = Plan(

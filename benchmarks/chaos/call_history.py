@@ -25,28 +25,28 @@ T = TypeVar("T")
 
 
 @dataclass
-class History:
+class CallHistory:
     """The calls of all clients. `clock` must be the same for all of them, and rise."""
 
     clock: Callable[[], float]
     calls: dict[UUID, list[Call]] = field(default_factory=lambda: defaultdict(list))
     lost_claims: list[Call] = field(default_factory=list)  # claims without a received response
 
-    def judge(self, job: UUID) -> str | None:
+    def explain_violation(self, job: UUID) -> str | None:
         """None if all that was answered about the job can have happened."""
         return explain([*self.calls[job], *self.lost_claims])
 
 
-class Recorded(WrappedStore):
+class HistoryRecordingStore(WrappedStore):
     """Passes everything on. What raises was not answered, and may have happened or not."""
 
-    def __init__(self, store: Store, history: History, by: str = "") -> None:
+    def __init__(self, store: Store, history: CallHistory, by: str = "") -> None:
         super().__init__(store)
         self._history = history
         self._by = by
 
-    def wrap(self, store: Store) -> Recorded:
-        return Recorded(store, self._history, self._by)
+    def wrap(self, store: Store) -> HistoryRecordingStore:
+        return HistoryRecordingStore(store, self._history, self._by)
 
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
         return await call()
@@ -72,8 +72,11 @@ class Recorded(WrappedStore):
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
         requested = [
-            (it.job_id, self._call(Kind.EXTEND, it.fence, it.token)._replace(seconds=seconds))
-            for it in leases
+            (
+                lease.job_id,
+                self._call(Kind.EXTEND, lease.fence, lease.token)._replace(seconds=seconds),
+            )
+            for lease in leases
         ]
         answers = await self._note(requested, self.store.extend(leases, seconds))
         for (job, call), answer in zip(requested, answers, strict=True):
@@ -97,7 +100,9 @@ class Recorded(WrappedStore):
 
     async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
         leases = [entry.lease for entry in attempt_records]
-        requested = [(it.job_id, self._call(Kind.RECORD, it.fence, it.token)) for it in leases]
+        requested = [
+            (lease.job_id, self._call(Kind.RECORD, lease.fence, lease.token)) for lease in leases
+        ]
         answers = await self._note(requested, self.store.record(attempt_records))
         for (job, call), answer in zip(requested, answers, strict=True):
             self._record_result(job, call, answer.status, answer.state)

@@ -7,10 +7,11 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 
-from benchmarks.chaos.bases import Postgres
-from benchmarks.chaos.fleet import SWEEP, Fleet
-from benchmarks.chaos.processes import AGAIN, allowed
-from benchmarks.chaos.recording_store import freeze_at_settle
+from benchmarks.chaos.processes.fleet import SWEEP, Fleet
+from benchmarks.chaos.processes.job_quota import allowed
+from benchmarks.chaos.processes.producer import RETRY_DELAY
+from benchmarks.chaos.processes.settle_recorder import freeze_at_settle
+from benchmarks.chaos.stores import PostgresStorage
 
 TREE = "of everything"
 SWEEPER = "SIGKILL of a sweeper"
@@ -25,18 +26,18 @@ _MOST_BACKENDS = 4  # ended at once
 
 def kill(fleet: Fleet, _: float) -> None:
     """A worker, and now and then a process that only sweeps."""
-    fleet.hurt(fleet.any_worker(), SIGKILL)
+    fleet.send_signal(fleet.any_worker(), SIGKILL)
     if fleet.sweepers and fleet.random.random() < _SWEEPER_TOO:
-        fleet.hurt(fleet.random.choice(fleet.sweepers), SIGKILL, SWEEPER)
+        fleet.send_signal(fleet.random.choice(fleet.sweepers), SIGKILL, SWEEPER)
 
 
 def kill_all(fleet: Fleet, _: float) -> None:
     everything = [process for process in fleet.everything if process.is_alive()]
     for process in everything:
-        fleet.hurt(process, SIGKILL)
+        fleet.send_signal(process, SIGKILL)
     for process in everything:
         process.join()
-    fleet.struck(TREE)
+    fleet.record_fault(TREE)
 
 
 def freeze(fleet: Fleet, lease: float) -> None:
@@ -47,19 +48,19 @@ def freeze(fleet: Fleet, lease: float) -> None:
     asleep = fleet.random.sample(fleet.workers, fleet.hits)
     for number, worker in enumerate(asleep):
         if number == 0 or fleet.random.random() < _AT_SETTLE:
-            _until_asleep(fleet.place, worker)
-        fleet.hurt(worker, SIGSTOP)
-    if fleet.base.stuck(fleet.place):
-        fleet.struck(STUCK)
+            _until_asleep(fleet.directory, worker)
+        fleet.send_signal(worker, SIGSTOP)
+    if fleet.store.is_write_blocked(fleet.directory):
+        fleet.record_fault(STUCK)
     time.sleep(lease + 1.5 * SWEEP)
     for worker in asleep:
-        fleet.hurt(worker, SIGCONT)
+        fleet.send_signal(worker, SIGCONT)
 
 
-def _until_asleep(place: Path, worker: ForkServerProcess) -> None:
+def _until_asleep(directory: Path, worker: ForkServerProcess) -> None:
     """Have it stop itself at its next settle; one that settles nothing is left to be stopped."""
     assert worker.pid is not None
-    order = freeze_at_settle(place, worker.pid)
+    order = freeze_at_settle(directory, worker.pid)
     deadline = time.monotonic() + _MOMENT
     while worker.is_alive() and not _stopped(worker.pid):
         if time.monotonic() > deadline:
@@ -81,7 +82,7 @@ def _stopped(pid: int) -> bool:
 def replace(fleet: Fleet, _: float) -> None:
     worker = fleet.any_worker()
     fleet.stop(worker)
-    fleet.struck(SIGTERM.name, worker.pid)
+    fleet.record_fault(SIGTERM.name, worker.pid)
 
 
 def any_of_them(fleet: Fleet, lease: float) -> None:
@@ -102,17 +103,17 @@ def crash_server(fleet: Fleet, _: float) -> None:
 
     The next share of the jobs is let out just before, so that it meets producers, too.
     """
-    assert isinstance(fleet.base, Postgres)
+    assert isinstance(fleet.store, PostgresStorage)
     shares = fleet.faults[CRASH] + 2  # that are out by now
-    fleet.allow(allowed(fleet.place) * (shares + 1) // shares)
-    time.sleep(fleet.random.uniform(0, 2 * AGAIN))
-    fleet.base.crash()
-    fleet.struck(CRASH)
+    fleet.allow(allowed(fleet.directory) * (shares + 1) // shares)
+    time.sleep(fleet.random.uniform(0, 2 * RETRY_DELAY))
+    fleet.store.crash()
+    fleet.record_fault(CRASH)
 
 
 def end_backends(fleet: Fleet, _: float) -> None:
     """End a few connections by the server."""
-    assert isinstance(fleet.base, Postgres)
+    assert isinstance(fleet.store, PostgresStorage)
     most, seed = fleet.random.randint(1, _MOST_BACKENDS), fleet.random.getrandbits(32)
-    for pid in fleet.base.end_backends(fleet.place, most, seed):
-        fleet.struck(BACKEND, pid)
+    for pid in fleet.store.end_backends(fleet.directory, most, seed):
+        fleet.record_fault(BACKEND, pid)

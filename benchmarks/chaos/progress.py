@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from benchmarks.chaos.fleet import Fleet
+from benchmarks.chaos.processes.fleet import Fleet
 from benchmarks.chaos.storm import Plan, Storm
 
 
@@ -32,11 +32,11 @@ class Progress:
 
     def _line(self, fleet: Fleet) -> str:
         plan, storm = self._plan, self._storm
-        ended = f"{fleet.base.ended(fleet.place):,} of {plan.jobs:,} jobs"
+        ended = f"{fleet.store.ended_count(fleet.directory):,} of {plan.jobs:,} jobs"
         dealt = fleet.faults[storm.counts] if storm.counts else sum(fleet.faults.values())
         of = f" of {plan.faults:,}" if plan.faults and storm.counts else ""
-        hurt = f", {dealt:,}{of} {storm.counts or 'faults'}" if storm.strike else ""
-        return f"{storm.name}: {ended}{hurt}, {time.monotonic() - self._began:.0f} s"
+        send_signal = f", {dealt:,}{of} {storm.counts or 'faults'}" if storm.inject else ""
+        return f"{storm.name}: {ended}{send_signal}, {time.monotonic() - self._began:.0f} s"
 
     def _say(self, line: str) -> None:
         end = "" if self._live else "\n"

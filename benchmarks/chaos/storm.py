@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.chaos.processes import Mix
+from benchmarks.chaos.processes.config import TaskMix
 
 if TYPE_CHECKING:
-    from benchmarks.chaos.fleet import Fleet
+    from benchmarks.chaos.processes.fleet import Fleet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Size of a run. `seconds` bounds the faults, `calm` the time without an ended job after them.
+    """Size of a run. `seconds` bounds the faults, `quiet_timeout` the time without an ended job after them.
 
     With `faults`, this many are spread over the jobs: each waits until its share of the jobs has
     ended, and the producers wait for the fault, so none hits an idle fleet. `plant` names a bug
@@ -29,7 +29,7 @@ class Plan:
     faults: int | None = None
     workers: int = 4
     slots: int = 4
-    calm: float = 120.0
+    quiet_timeout: float = 120.0
     store: str = "sqlite"
     server: str | None = None  # where the store is, if it is not started here
     plant: str | None = None
@@ -50,19 +50,19 @@ def _nothing(_: Path) -> AbstractContextManager[list[str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storm:
-    """`strike` makes faults every `every` seconds; `counts` names the fault to count.
+    """`inject` makes faults every `every` seconds; `counts` names the fault to count.
 
     `hits` is the number of these per strike; without a name, each strike counts as one. With
-    `burns`, jobs may lose attempts without their fault. `lost_calls` is the share of store calls
+    `may_lose_attempts`, jobs may lose attempts without their fault. `lost_calls` is the share of store calls
     that raise, half of them after their execution. `skew` is the maximum clock error of a process
     in seconds. `around` prepares the directory before the first process and cleans up after the
     last; its list has the problems at the end. `only` restricts the storm to one store;
-    `own_server` requires a server started here.
+    `local_postgres` requires a server started here.
     """
 
     name: str
-    mix: Mix
-    strike: Callable[[Fleet, float], None] | None = None
+    mix: TaskMix
+    inject: Callable[[Fleet, float], None] | None = None
     counts: str = ""
     hits: int = 1
     every: float = 0.0
@@ -70,10 +70,10 @@ class Storm:
     grace: float = 1.0
     producers: int = 2
     sweepers: int = 0
-    burns: bool = True
+    may_lose_attempts: bool = True
     lost_calls: float = 0.0
     skew: float = 0.0
     only: str | None = None
-    own_server: bool = False
+    local_postgres: bool = False
     around: Callable[[Path], AbstractContextManager[list[str]]] = _nothing
     arguments: tuple[str, ...] = ()  # additional arguments of the worker command

@@ -14,13 +14,13 @@ import time
 from typing import Any
 
 from benchmarks.chaos import fenced_register
-from benchmarks.chaos.ledger import CALM, note, place
+from benchmarks.chaos.ledger import QUIET, note, storm_directory
 from windlass import Context, Snooze, Windlass, fixed
 
 app = Windlass()
 MIB = 1024 * 1024
 ENOUGH = 48  # MiB
-ENDURING = 1000  # the crash cap of jobs whose workers are killed all the time
+HIGH_CRASH_CAP = 1000  # the crash cap of jobs whose workers are killed all the time
 
 
 def record(ctx: Context, phase: str, **more: Any) -> None:
@@ -29,7 +29,7 @@ def record(ctx: Context, phase: str, **more: Any) -> None:
 
 
 def finish(ctx: Context, **more: Any) -> dict[str, Any]:
-    applied = fenced_register.put(place(), str(ctx.job.id), ctx.fence)
+    applied = fenced_register.put(storm_directory(), str(ctx.job.id), ctx.fence)
     record(ctx, "end", applied=applied, **more)
     return {"job": str(ctx.job.id), "fence": ctx.fence}
 
@@ -41,18 +41,18 @@ async def _work(ctx: Context, seconds: float) -> dict[str, object]:
     return finish(ctx)
 
 
-@app.task(crash_cap=ENDURING, backoff=fixed(0.1))
+@app.task(crash_cap=HIGH_CRASH_CAP, backoff=fixed(0.1))
 async def work(ctx: Context, seconds: float) -> dict[str, object]:
     return await _work(ctx, seconds)
 
 
 @app.task
-async def innocent(ctx: Context, seconds: float) -> dict[str, object]:
+async def plain(ctx: Context, seconds: float) -> dict[str, object]:
     """The same with the crash cap that users have."""
     return await _work(ctx, seconds)
 
 
-@app.task(crash_cap=ENDURING, backoff=fixed(0.1))
+@app.task(crash_cap=HIGH_CRASH_CAP, backoff=fixed(0.1))
 def stepped(ctx: Context, seconds: float) -> dict[str, object]:
     """On a thread, in two steps that are not repeated once they are recorded."""
 
@@ -67,8 +67,8 @@ def stepped(ctx: Context, seconds: float) -> dict[str, object]:
     return finish(ctx)
 
 
-@app.task(crash_cap=ENDURING, backoff=fixed(0.1))
-async def blunt(ctx: Context, seconds: float) -> dict[str, object]:
+@app.task(crash_cap=HIGH_CRASH_CAP, backoff=fixed(0.1))
+async def blocking(ctx: Context, seconds: float) -> dict[str, object]:
     """Blocks its worker's event loop until its end."""
     record(ctx, "start")
     time.sleep(seconds)  # noqa: ASYNC251 - the mistake is the point
@@ -84,7 +84,7 @@ async def killer(ctx: Context, seconds: float) -> None:
 
 
 @app.task(executor="process")
-def apart(ctx: Context, seconds: float) -> dict[str, object]:
+def in_child(ctx: Context, seconds: float) -> dict[str, object]:
     """An innocent one in a child process, with the crash cap that users have."""
     record(ctx, "start")
     (ctx.workspace / "half-done").write_text(str(ctx.fence))
@@ -103,7 +103,7 @@ def segfault(ctx: Context, seconds: float) -> None:
 
 
 @app.task(executor="process", backoff=fixed(0.1))
-def glutton(ctx: Context, seconds: float) -> None:
+def memory_hog(ctx: Context, seconds: float) -> None:
     """Takes memory up to a limit and is then killed, as by the kernel."""
     record(ctx, "start")
     held = [bytearray(os.urandom(MIB)) for _ in range(ENOUGH)]
@@ -112,7 +112,7 @@ def glutton(ctx: Context, seconds: float) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@app.task(crash_cap=ENDURING, backoff=fixed(0.1))
+@app.task(crash_cap=HIGH_CRASH_CAP, backoff=fixed(0.1))
 async def log_writer(ctx: Context, seconds: float) -> dict[str, object]:
     """Writes log events while streams have faults.
 
@@ -120,7 +120,7 @@ async def log_writer(ctx: Context, seconds: float) -> dict[str, object]:
     """
     record(ctx, "start")
     number = 0
-    while not (place() / CALM).exists():
+    while not (storm_directory() / QUIET).exists():
         number += 1
         ctx.log(f"{ctx.fence}.{number}\r\n\n\u2028data: {{}}\n\n")
         if number % 3 == 0:
@@ -135,7 +135,7 @@ async def log_writer(ctx: Context, seconds: float) -> dict[str, object]:
 KEYS = 4
 
 
-async def _moody(ctx: Context, seconds: float) -> dict[str, object]:
+async def _flaky(ctx: Context, seconds: float) -> dict[str, object]:
     """Some first attempts raise and some snooze: both release a permit."""
     record(ctx, "start")
     await asyncio.sleep(seconds)
@@ -149,18 +149,18 @@ async def _moody(ctx: Context, seconds: float) -> dict[str, object]:
     return finish(ctx)
 
 
-@app.task(crash_cap=ENDURING, backoff=fixed(0.1))
+@app.task(crash_cap=HIGH_CRASH_CAP, backoff=fixed(0.1))
 async def rated(ctx: Context, seconds: float) -> dict[str, object]:
-    return await _moody(ctx, seconds)
+    return await _flaky(ctx, seconds)
 
 
 @app.task(
-    crash_cap=ENDURING,
+    crash_cap=HIGH_CRASH_CAP,
     backoff=fixed(0.1),
     limit_key=lambda seconds: str(round(seconds * 1_000_000) % KEYS),
 )
 async def keyed(ctx: Context, seconds: float) -> dict[str, object]:
-    return await _moody(ctx, seconds)
+    return await _flaky(ctx, seconds)
 
 
 _leak: list[bytearray] = []

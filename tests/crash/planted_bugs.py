@@ -30,8 +30,8 @@ def _decide_after(change: Callable[[LifecycleRow, Transition], _Seen]) -> None:
 
 def release_burns_an_attempt() -> None:
     def change(row: LifecycleRow, transition: Transition) -> _Seen:
-        burns = transition.trigger is Trigger.RELEASE
-        return row, replace(transition, trigger=Trigger.RETRY) if burns else transition
+        is_release = transition.trigger is Trigger.RELEASE
+        return row, replace(transition, trigger=Trigger.RETRY) if is_release else transition
 
     _decide_after(change)
 

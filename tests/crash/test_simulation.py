@@ -15,11 +15,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from benchmarks.chaos.call_history import History, Recorded
+from benchmarks.chaos.call_history import CallHistory, HistoryRecordingStore
 from benchmarks.chaos.checks.linearizability import Call, Kind
 from benchmarks.chaos.simulation import __main__ as command
-from benchmarks.chaos.simulation.check import check
-from benchmarks.chaos.simulation.loops import World
+from benchmarks.chaos.simulation.checks import check
+from benchmarks.chaos.simulation.event_loops import World
 from benchmarks.chaos.simulation.network import LATE, Connection, Network, RemoteStore
 from benchmarks.chaos.simulation.run import FAULTS, Plan, SimulationRun, simulate
 from tests.testing import broken_stores
@@ -51,20 +51,20 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "windlass")  # faults are what workers complain about
 
 
-def violations(life: SimulationRun) -> list[str]:
-    return asyncio.run(check(life))
+def violations(run_: SimulationRun) -> list[str]:
+    return asyncio.run(check(run_))
 
 
-def calls(life: SimulationRun, kind: Kind) -> Iterator[Call]:
-    return (call for its in life.history.calls.values() for call in its if call.kind is kind)
+def calls(run_: SimulationRun, kind: Kind) -> Iterator[Call]:
+    return (call for its in run_.history.calls.values() for call in its if call.kind is kind)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_run_with_all_faults_loses_and_repeats_nothing(seed: int) -> None:
-    life = simulate(seed, SMALL)
-    assert violations(life) == []
-    assert len(life.acknowledged) == SMALL.jobs
-    assert set(life.faults) == set(FAULTS)
+    run_ = simulate(seed, SMALL)
+    assert violations(run_) == []
+    assert len(run_.acknowledged) == SMALL.jobs
+    assert set(run_.faults) == set(FAULTS)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -73,34 +73,34 @@ def test_a_run_with_faults_of_one_kind_is_correct(fault: str) -> None:
 
 
 def test_without_a_fault_no_attempt_is_lost() -> None:
-    life = simulate(2, replace(SMALL, faults=(), lease=0.5))
-    assert violations(life) == []
+    run_ = simulate(2, replace(SMALL, faults=(), lease=0.5))
+    assert violations(run_) == []
 
 
 @pytest.mark.slow
 def test_a_seed_repeats_the_same_run() -> None:
     first, again, other = (simulate(seed, SMALL) for seed in (5, 5, 6))
-    assert first.script.ledger == again.script.ledger
+    assert first.tasks.ledger == again.tasks.ledger
     assert (first.world.steps, first.history.calls) == (again.world.steps, again.history.calls)
-    assert first.script.ledger != other.script.ledger
+    assert first.tasks.ledger != other.tasks.ledger
 
 
 def test_a_dead_workers_jobs_are_claimable_within_a_lease_and_two_seconds() -> None:
     """`a_lost_job_was_claimable_in_time` checks every rescue after a kill."""
-    life = simulate(3, replace(SMALL, faults=("kill",), pause=0.7))
-    assert violations(life) == []
-    assert life.faults["kill"] > 10
+    run_ = simulate(3, replace(SMALL, faults=("kill",), pause=0.7))
+    assert violations(run_) == []
+    assert run_.faults["kill"] > 10
 
 
 def test_the_figures_of_all_runs_are_written_as_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = tmp_path / "figures.json"
-    monkeypatch.setattr(command, "one", lambda *_: command.Sum(20, 1, faults=Counter(late=3)))
+    directory = tmp_path / "figures.json"
+    monkeypatch.setattr(command, "one", lambda *_: command.Totals(20, 1, faults=Counter(late=3)))
     monkeypatch.setattr(command, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
-    monkeypatch.setattr(sys, "argv", ["simulation", "--runs", "2", "--json", str(place)])
+    monkeypatch.setattr(sys, "argv", ["simulation", "--runs", "2", "--json", str(directory)])
     command.main()
-    figures = json.loads(place.read_text())
+    figures = json.loads(directory.read_text())
     assert (figures["jobs"], figures["runs"], figures["faults"]) == (40, 2, {"late": 6})
 
 
@@ -110,29 +110,29 @@ def test_the_figures_of_all_runs_are_written_as_json(
 @pytest.mark.slow
 def test_a_stale_worker_cannot_write_records_in_the_simulation() -> None:
     runs = [simulate(seed, GHOSTS) for seed in range(4)]
-    assert [wrong for life in runs for wrong in violations(life)] == []
-    assert any(call.answer == "stale" for life in runs for call in calls(life, Kind.RECORD))
+    assert [wrong for run_ in runs for wrong in violations(run_)] == []
+    assert any(call.answer == "stale" for run_ in runs for call in calls(run_, Kind.RECORD))
 
 
 def test_the_last_row_of_each_job_is_what_the_answers_led_to() -> None:
-    life = simulate(7, TINY)
-    assert violations(life) == []
-    assert all(its[-1].kind is Kind.READ for its in life.history.calls.values())
+    run_ = simulate(7, TINY)
+    assert violations(run_) == []
+    assert all(its[-1].kind is Kind.READ for its in run_.history.calls.values())
 
 
 @pytest.mark.slow
 def test_requests_that_arrive_after_their_sender_gave_up_lose_nothing() -> None:
     runs = [simulate(seed, TARDY) for seed in range(3)]
-    assert [wrong for life in runs for wrong in violations(life)] == []
-    assert any(leased_to_nobody(life) for life in runs)
+    assert [wrong for run_ in runs for wrong in violations(run_)] == []
+    assert any(leased_to_nobody(run_) for run_ in runs)
 
 
-def leased_to_nobody(life: SimulationRun) -> set[tuple[UUID, int]]:
+def leased_to_nobody(run_: SimulationRun) -> set[tuple[UUID, int]]:
     """Return claims that arrived so late that no worker received them before lease expiry."""
-    started = {(line.job, line.fence) for line in life.script.ledger}
+    started = {(line.job, line.fence) for line in run_.tasks.ledger}
     rescued = {
         (job, call.fence)
-        for job, its in life.history.calls.items()
+        for job, its in run_.history.calls.items()
         for call in its
         if call.kind is Kind.RESCUE and call.answer == "applied"
     }
@@ -142,9 +142,9 @@ def leased_to_nobody(life: SimulationRun) -> set[tuple[UUID, int]]:
 def test_a_late_request_arrives_after_the_timeout_of_its_sender() -> None:
     """For every verb. The history has the unreceived result, and it is checked, too."""
     world = World(1)
-    network, history = Network(world), History(lambda: world.now)
+    network, history = Network(world), CallHistory(lambda: world.now)
     network.late = 1.0
-    store = RemoteStore(Recorded(MemoryStore(), history), network, Connection())
+    store = RemoteStore(HistoryRecordingStore(MemoryStore(), history), network, Connection())
     job, token = make_job(), uuid7()
     lease = Lease(job.id, 1, token)
     done = Transition(job_id=job.id, fence=1, token=token, trigger=Trigger.SUCCEED)
@@ -168,12 +168,12 @@ def test_a_late_request_arrives_after_the_timeout_of_its_sender() -> None:
             assert len(known) == number + 1
 
     world.run(play(), world.loop())
-    world.bury(world.loops)
+    world.close_dead(world.loops)
     assert [call.kind for call in known] == [
         *(Kind.ENQUEUE, Kind.CLAIM, Kind.EXTEND, Kind.RECORD, Kind.CANCEL, Kind.SETTLE)
     ]
     assert [call.answer for call in known] == 6 * ["applied"]
-    assert history.judge(job.id) is None
+    assert history.explain_violation(job.id) is None
 
 
 # -- planted bugs
@@ -238,7 +238,7 @@ def _keeper_sleeps(patch: pytest.MonkeyPatch) -> None:
     ("plant", "faults"),
     [
         (_release_counts, ("stop",)),
-        (_sweeper_dies, ("weather",)),
+        (_sweeper_dies, ("network",)),
         (_keeper_sleeps, ()),
     ],
 )
@@ -247,7 +247,7 @@ def test_a_bug_of_the_worker_is_found(
     faults: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plan = replace(TINY, faults=faults, lease=1.0, calm=60.0)
+    plan = replace(TINY, faults=faults, lease=1.0, quiet_timeout=60.0)
     assert all(violations(simulate(seed, plan)) == [] for seed in range(2))
     plant(monkeypatch)
     assert any(violations(simulate(seed, plan)) for seed in range(12))

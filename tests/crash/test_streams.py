@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 from benchmarks.chaos.checks.evidence import Evidence
-from benchmarks.chaos.storms import STORMS, Plan, run
-from benchmarks.chaos.streams import scene
-from benchmarks.chaos.streams.transcripts import CHECKS
-from tests.crash.test_postgres import server_for
+from benchmarks.chaos.storm import Plan
+from benchmarks.chaos.storm_catalog import STORMS
+from benchmarks.chaos.storm_run import run
+from benchmarks.chaos.streams import stream_faults
+from benchmarks.chaos.streams.transcript_checks import CHECKS
+from tests.crash.test_postgres_storms import server_for
 
 READERS = 500
 JOB = "01a1e548-a667-7447-b3c5-5dc8c7faca02"
@@ -30,14 +32,14 @@ def test_every_reader_gets_the_whole_log_once_under_faults(tmp_path: Path) -> No
         jobs=100, connections=READERS, seconds=150, seed=seed, workers=2, slots=50,
         store="postgresql", server=server_for("streams"),
     )  # fmt: skip
-    verdict = run(STORMS["streams"], plan, tmp_path / "streams")
-    print(verdict)  # noqa: T201
-    assert verdict.violations == []
-    assert verdict.streams is not None
-    assert verdict.streams.readers == READERS
-    assert verdict.streams.cut > READERS / 10  # it was not idle when it was struck
-    for fault in (scene.KILLED, scene.STOPPED, scene.HUNG_UP):
-        assert verdict.faults[fault] > 0
+    storm_result = run(STORMS["streams"], plan, tmp_path / "streams")
+    print(storm_result)  # noqa: T201
+    assert storm_result.violations == []
+    assert storm_result.streams is not None
+    assert storm_result.streams.readers == READERS
+    assert storm_result.streams.cut > READERS / 10  # it was not idle when it was struck
+    for fault in (stream_faults.KILLED, stream_faults.STOPPED, stream_faults.HUNG_UP):
+        assert storm_result.faults[fault] > 0
 
 
 # -- changed transcripts
@@ -81,23 +83,23 @@ def sound() -> list[dict[str, Any]]:
     ]
 
 
-def complaints(place: Path, lines: list[dict[str, Any]]) -> str:
-    (place / "streams").mkdir()
+def problems(directory: Path, lines: list[dict[str, Any]]) -> str:
+    (directory / "streams").mkdir()
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    (place / "streams" / "transcript.jsonl").write_text(text)
-    it = Evidence(
-        place=place, plan={"connections": 2}, produced=[], ran=[], settled=[], faults=[],
+    (directory / "streams" / "transcript.jsonl").write_text(text)
+    evidence = Evidence(
+        directory=directory, plan={"connections": 2}, produced=[], ran=[], settled=[], faults=[],
         register={}, jobs=[ROW], log={1: [SAID]}, steps={}, outcomes={}, leftovers=set(), now=0,
     )  # fmt: skip
-    return "\n".join(problem for check in CHECKS for problem in check(it))
+    return "\n".join(problem for check in CHECKS for problem in check(evidence))
 
 
 def test_correct_transcripts_have_no_violations(tmp_path: Path) -> None:
-    assert complaints(tmp_path, sound()) == ""
+    assert problems(tmp_path, sound()) == ""
 
 
 @pytest.mark.parametrize(
-    ("place", "spoiled", "message"),
+    ("index", "change", "message"),
     [
         (4, {"body": body(*LOG[1:])}, "1000-2 came twice"),
         (4, {"body": body(*LOG[3:])}, "where the log has ('2000-3', 'job-status')"),
@@ -116,17 +118,17 @@ def test_correct_transcripts_have_no_violations(tmp_path: Path) -> None:
     ],
 )
 def test_a_spoiled_transcript_is_seen(
-    tmp_path: Path, place: int, spoiled: dict[str, Any], message: str
+    tmp_path: Path, index: int, change: dict[str, Any], message: str
 ) -> None:
     lines = sound()
-    lines[place] |= spoiled
-    assert message in complaints(tmp_path, lines)
+    lines[index] |= change
+    assert message in problems(tmp_path, lines)
 
 
 def test_a_reader_without_a_transcript_is_missed(tmp_path: Path) -> None:
-    assert "1 readers were told something, of 2" in complaints(tmp_path, sound()[:2])
+    assert "1 readers were told something, of 2" in problems(tmp_path, sound()[:2])
 
 
 def test_a_changed_log_text_is_found(tmp_path: Path) -> None:
     lines = json.loads(json.dumps(sound()).replace("hi", "ho"))
-    assert "stored is 'hi'" in complaints(tmp_path, lines)
+    assert "stored is 'hi'" in problems(tmp_path, lines)

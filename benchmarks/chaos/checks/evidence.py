@@ -11,15 +11,16 @@ from functools import cached_property
 from pathlib import Path
 
 from benchmarks.chaos import fenced_register, ledger
-from benchmarks.chaos.bases import BASES, Base, Row
 from benchmarks.chaos.ledger import Line
+from benchmarks.chaos.stores import STORES, Row
+from benchmarks.chaos.stores.tested_store import TestedStore
 
 
 @dataclass(frozen=True)
 class Evidence:
     """Jobs are named as the ledgers name them; `log`, `steps` and `edges` are by their number."""
 
-    place: Path
+    directory: Path
     plan: Row
     produced: list[Line]
     ran: list[Line]
@@ -89,32 +90,32 @@ class Evidence:
         return [line for line in self.log.get(row["n"], ()) if line["type"] == "attempt"]
 
 
-def gather(place: Path) -> Evidence:
-    plan = json.loads((place / "plan.json").read_text())
-    tables = _base(plan).read(place)
+def gather(directory: Path) -> Evidence:
+    plan = json.loads((directory / "plan.json").read_text())
+    tables = _store(plan).read(directory)
     return Evidence(
-        place=place,
+        directory=directory,
         plan=plan,
-        produced=ledger.read(place, "producer"),
-        ran=ledger.read(place, "task"),
-        settled=ledger.read(place, "settle"),
-        faults=ledger.read(place, "driver"),
-        register=fenced_register.read(place),
+        produced=ledger.read(directory, "producer"),
+        ran=ledger.read(directory, "task"),
+        settled=ledger.read(directory, "settle"),
+        faults=ledger.read(directory, "driver"),
+        register=fenced_register.read(directory),
         jobs=tables.jobs,
         log=tables.log,
         steps=tables.steps,
         outcomes=tables.outcomes,
-        leftovers=leftovers(place, _base(plan)),
-        now=_base(plan).now(place),
+        leftovers=leftovers(directory, _store(plan)),
+        now=_store(plan).now(directory),
         edges=tables.edges,
     )
 
 
-def leftovers(place: Path, base: Base) -> set[str]:
+def leftovers(directory: Path, store: TestedStore) -> set[str]:
     """The jobs that succeeded or were canceled, and whose workspace is still there."""
-    there = {path.name for path in (place / "data").glob("*/*")}
-    return base.over(place, there) if there else there
+    there = {path.name for path in (directory / "data").glob("*/*")}
+    return store.completed(directory, there) if there else there
 
 
-def _base(plan: Row) -> Base:
-    return BASES[plan["store"]]
+def _store(plan: Row) -> TestedStore:
+    return STORES[plan["store"]]

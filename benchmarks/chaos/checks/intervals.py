@@ -58,9 +58,9 @@ def common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
 
 def longest(spans: Sequence[Span], within: Span) -> int:
     """The longest part of one of these, which are in order, that lies within that one."""
-    place = max(bisect_right(spans, (within[0], EVER[1])) - 1, 0)
+    index = max(bisect_right(spans, (within[0], EVER[1])) - 1, 0)
     found = 0
-    while place < len(spans) and spans[place][0] < within[1]:
-        found = max(found, min(spans[place][1], within[1]) - max(spans[place][0], within[0]))
-        place += 1
+    while index < len(spans) and spans[index][0] < within[1]:
+        found = max(found, min(spans[index][1], within[1]) - max(spans[index][0], within[0]))
+        index += 1
     return found

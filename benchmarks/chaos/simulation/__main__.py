@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from random import SystemRandom
 
-from benchmarks.chaos.simulation.check import check
+from benchmarks.chaos.simulation.checks import check
 from benchmarks.chaos.simulation.run import FAULTS, Plan, simulate
 
 EACH = 1000  # jobs of one run
@@ -25,7 +25,7 @@ SHOWN = 5  # violations of one run
 
 
 @dataclass
-class Sum:
+class Totals:
     """Totals of all runs."""
 
     jobs: int = 0
@@ -37,7 +37,7 @@ class Sum:
     faults: Counter[str] = field(default_factory=Counter)
     violations: dict[int, list[str]] = field(default_factory=dict)  # by seed
 
-    def add(self, other: Sum) -> None:
+    def add(self, other: Totals) -> None:
         for name in ("jobs", "runs", "steps", "calls", "attempts", "virtual_seconds"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.faults += other.faults
@@ -55,20 +55,20 @@ class Sum:
         )
 
 
-def one(seed: int, faults: tuple[str, ...] = FAULTS) -> Sum:
+def one(seed: int, faults: tuple[str, ...] = FAULTS) -> Totals:
     """Run one simulation and check it."""
     logging.getLogger("windlass").setLevel(logging.CRITICAL)  # workers log every fault
-    life = simulate(seed, Plan(jobs=EACH, faults=faults))
-    violations = asyncio.run(check(life))
-    calls = life.history.calls
-    return Sum(
+    run_ = simulate(seed, Plan(jobs=EACH, faults=faults))
+    violations = asyncio.run(check(run_))
+    calls = run_.history.calls
+    return Totals(
         jobs=len(calls),
         runs=1,
-        steps=life.world.steps,
+        steps=run_.world.steps,
         calls=sum(map(len, calls.values())),
-        attempts=sum(line.phase == "start" for line in life.script.ledger),
-        virtual_seconds=life.world.now,
-        faults=life.faults,
+        attempts=sum(line.phase == "start" for line in run_.tasks.ledger),
+        virtual_seconds=run_.world.now,
+        faults=run_.faults,
         violations={seed: violations} if violations else {},
     )
 
@@ -101,8 +101,8 @@ def main() -> None:
         sys.exit(1)
 
 
-def _all(first: int, runs: int, faults: tuple[str, ...], processes: int) -> Sum:
-    found, began, reported = Sum(), time.monotonic(), 0.0
+def _all(first: int, runs: int, faults: tuple[str, ...], processes: int) -> Totals:
+    found, began, reported = Totals(), time.monotonic(), 0.0
     # A run makes thousands of cycles: collecting them less often saves an eighth of its time.
     seldom = partial(gc.set_threshold, 20_000)
     with ProcessPoolExecutor(min(processes, runs), initializer=seldom) as pool:

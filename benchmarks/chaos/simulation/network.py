@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from benchmarks.chaos.simulation.loops import World
+from benchmarks.chaos.simulation.event_loops import World
 from windlass.core.errors import StoreUnavailableError
 from windlass.store import Store
 from windlass.testing.wrapped_store import WrappedStore
@@ -21,12 +21,12 @@ from windlass.testing.wrapped_store import WrappedStore
 T = TypeVar("T")
 _HARMLESS = frozenset({"wait", "close"})
 QUICK = 0.001  # seconds, at most, that a message travels in good weather
-PATIENCE = 0.5  # seconds, at most, after which a sender gives up a late request
+TIMEOUT = 0.5  # seconds, at most, after which a sender gives up a late request
 LATE = 8.0  # seconds, at most, until it arrives then
 
 
 @dataclass
-class Weather:
+class NetworkConditions:
     """Chances of a message to be lost or slow; a slow one may take so many seconds."""
 
     lost: float = 0.0
@@ -40,29 +40,29 @@ class Network:
     def __init__(self, world: World) -> None:
         self.world = world
         self.loop = world.loop()
-        self.weather = Weather()
+        self.conditions = NetworkConditions()
         self.late = 0.0  # the probability of a late request
         self.under_way = 0  # of those that are late
 
     def delay(self) -> float:
-        if self.world.random.random() < self.weather.slow:
-            return self.world.random.uniform(0, self.weather.seconds)
+        if self.world.random.random() < self.conditions.slow:
+            return self.world.random.uniform(0, self.conditions.seconds)
         return self.world.random.uniform(0, QUICK)
 
     def later(self, do: Callable[..., None], *args: object) -> None:
         """When a message that is sent now has arrived."""
         self.loop.call_later(self.delay(), do, *args)
 
-    def loses(self) -> bool:
-        return self.world.random.random() < self.weather.lost
+    def is_lost(self) -> bool:
+        return self.world.random.random() < self.conditions.lost
 
-    def comes_late(self) -> bool:
+    def is_late(self) -> bool:
         return self.late > 0 and self.world.random.random() < self.late
 
     def lateness(self) -> tuple[float, float]:
         """When its sender gives it up, and when it arrives: often soon after, sometimes long."""
         draw = self.world.random.random
-        gives_up = PATIENCE * draw()
+        gives_up = TIMEOUT * draw()
         return gives_up, gives_up + LATE * draw() ** 3
 
 
@@ -89,7 +89,7 @@ class RemoteStore(WrappedStore):
             raise StoreUnavailableError(f"{verb}: this process is dead")
         here = asyncio.get_running_loop()
         answer: asyncio.Future[T] = here.create_future()
-        if verb not in _HARMLESS and self._network.comes_late():
+        if verb not in _HARMLESS and self._network.is_late():
             self._send_late(verb, call, partial(self._receive, here, answer))
         else:
             tell = partial(self._send_back, verb, here, answer)
@@ -107,7 +107,7 @@ class RemoteStore(WrappedStore):
         gives_up, arrives = network.lateness()
         timed_out = StoreUnavailableError(f"{verb}: timed out")
         network.loop.call_later(gives_up, hear, None, timed_out)
-        network.loop.call_later(arrives, self._arrive, verb, call, self._unheard)
+        network.loop.call_later(arrives, self._arrive, verb, call, self._finish_late)
 
     # -- on the store's loop
 
@@ -118,7 +118,7 @@ class RemoteStore(WrappedStore):
         tell: Callable[[T | None, BaseException | None], None],
     ) -> None:
         network = self._network
-        if verb not in _HARMLESS and network.loses():
+        if verb not in _HARMLESS and network.is_lost():
             tell(None, StoreUnavailableError(f"{verb}: the request was lost"))
             return
         task: asyncio.Task[T] = network.loop.create_task(_made(call))
@@ -133,11 +133,11 @@ class RemoteStore(WrappedStore):
         error: BaseException | None,
     ) -> None:
         """A lost message costs its sender time, for it has to ask again."""
-        if verb not in _HARMLESS and self._network.loses():
+        if verb not in _HARMLESS and self._network.is_lost():
             error = StoreUnavailableError(f"{verb}: the answer was lost")
         self._network.later(self._receive, there, answer, result, error)
 
-    def _unheard(self, _: object, error: BaseException | None) -> None:
+    def _finish_late(self, _: object, error: BaseException | None) -> None:
         """Finish a late request. Raise only errors that no store may raise."""
         self._network.under_way -= 1
         if error is not None and not isinstance(error, StoreUnavailableError):

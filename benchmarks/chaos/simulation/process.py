@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from benchmarks.chaos.call_history import History, Recorded
+from benchmarks.chaos.call_history import CallHistory, HistoryRecordingStore
 from benchmarks.chaos.simulation.network import Connection, Network, RemoteStore
 from windlass import Windlass, Worker, WorkerConfig
 from windlass.store import Store
@@ -18,12 +18,17 @@ from windlass.worker.loops.keeper import Join, Keeper
 
 class Process:
     def __init__(
-        self, network: Network, store: Store, app: Windlass, history: History, config: WorkerConfig
+        self,
+        network: Network,
+        store: Store,
+        app: Windlass,
+        history: CallHistory,
+        config: WorkerConfig,
     ) -> None:
         self._world = world = network.world
         self._connection = Connection()
         self._main, self._side = world.loop(), world.loop()
-        there = Recorded(store.twin(), history, config.name)
+        there = HistoryRecordingStore(store.twin(), history, config.name)
         handle = RemoteStore(there, network, self._connection)
         keeper = partial(Keeper, run_apart=self._apart, clock=lambda: world.now)
         self.name = config.name
@@ -57,7 +62,7 @@ class Process:
     def kill(self) -> None:
         """Like SIGKILL: no further step. Requests sent before still run."""
         self._connection.cut = True
-        self._world.bury([self._main, self._side])
+        self._world.close_dead([self._main, self._side])
 
     def freeze(self, seconds: float) -> None:
         """Like SIGSTOP: both threads stop while time moves on."""

@@ -14,11 +14,11 @@ from random import Random
 from unittest.mock import patch
 from uuid import UUID
 
-from benchmarks.chaos.call_history import History, Recorded
-from benchmarks.chaos.simulation.loops import World
-from benchmarks.chaos.simulation.network import Connection, Network, RemoteStore, Weather
+from benchmarks.chaos.call_history import CallHistory, HistoryRecordingStore
+from benchmarks.chaos.simulation.event_loops import World
+from benchmarks.chaos.simulation.network import Connection, Network, NetworkConditions, RemoteStore
 from benchmarks.chaos.simulation.process import Process
-from benchmarks.chaos.simulation.tasks import Script
+from benchmarks.chaos.simulation.tasks import SimulatedTasks
 from windlass import Windlass, WorkerConfig
 from windlass.core.clock import SECOND, Instant
 from windlass.core.decisions.transition import CancelRequest
@@ -32,14 +32,19 @@ from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import START
 
 BATCH = 20
-FAULTS = ("kill", "freeze", "block", "stop", "weather", "late")
-SKY = (Weather(), Weather(lost=0.1), Weather(slow=0.1, seconds=3.0), Weather(0.2, 0.2, 5.0))
+FAULTS = ("kill", "freeze", "block", "stop", "network", "late")
+CONDITIONS = (
+    NetworkConditions(),
+    NetworkConditions(lost=0.1),
+    NetworkConditions(slow=0.1, seconds=3.0),
+    NetworkConditions(0.2, 0.2, 5.0),
+)
 LATE = (0.0, 0.05, 0.3)  # the chances of a request to be late
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`seconds` of faults with at most `pause` in between; `calm` bounds the time after them."""
+    """`seconds` of faults with at most `pause` in between; `quiet_timeout` bounds the time after them."""
 
     jobs: int = 1000
     workers: int = 3
@@ -50,7 +55,7 @@ class Plan:
     longest: float = 1.5  # that a task takes
     quick: float = 0.8  # the part of all jobs that take next to nothing
     cancels: float = 0.15
-    calm: float = 120.0
+    quiet_timeout: float = 120.0
     faults: tuple[str, ...] = FAULTS
 
 
@@ -69,8 +74,8 @@ class SimulationRun:
     plan: Plan
     world: World
     store: Store
-    script: Script
-    history: History
+    tasks: SimulatedTasks
+    history: CallHistory
     acknowledged: dict[UUID, str] = field(default_factory=dict)  # the task of each
     cancels: dict[UUID, str | None] = field(default_factory=dict)  # and the answer
     faults: Counter[str] = field(default_factory=Counter)
@@ -116,9 +121,9 @@ class _Director:
         self._store = store
         self._app = Windlass("memory:")
         self._network = Network(world)
-        history = History(lambda: world.now)
-        self.life = SimulationRun(plan, world, store, Script(self._app, world), history)
-        self._seen = Recorded(store.twin(), history, "producer")
+        history = CallHistory(lambda: world.now)
+        self.run_ = SimulationRun(plan, world, store, SimulatedTasks(self._app, world), history)
+        self._seen = HistoryRecordingStore(store.twin(), history, "producer")
         self._handle = RemoteStore(self._seen, self._network, Connection())
         self._workers: list[Process] = []
         self._leaving: list[Process] = []
@@ -128,23 +133,23 @@ class _Director:
     def run(self) -> SimulationRun:
         self._world.run(self._play(), self._loop)
         loops = self._world.loops[:]
-        self._world.bury(loops)
-        self.life.problems += [str(error) for loop in loops for error in loop.errors]
-        return self.life
+        self._world.close_dead(loops)
+        self.run_.problems += [str(error) for loop in loops for error in loop.errors]
+        return self.run_
 
     async def _play(self) -> None:
         self._fill()
         producing = asyncio.create_task(self._produce())
-        await self._rage()
-        self.life.quiet_at = self._world.now
-        self._network.weather = Weather()
+        await self._run_faults()
+        self.run_.quiet_at = self._world.now
+        self._network.conditions = NetworkConditions()
         self._network.late = 0.0
         for process in self._workers + self._leaving:
             process.thaw()
         await producing
-        await self._calm()
+        await self._wait_until_done()
         await self._dismiss()
-        await self._seen.get([*self.life.history.calls])  # the judge explains the rows, too
+        await self._seen.get([*self.run_.history.calls])  # the judge explains the rows, too
 
     # -- workers
 
@@ -160,7 +165,7 @@ class _Director:
                 isolate=False,
                 schedules=False,  # there are none; tests/worker/simulated_month.py is about them
             )
-            parts = self._network, self._store, self._app, self.life.history, config
+            parts = self._network, self._store, self._app, self.run_.history, config
             self._workers.append(Process(*parts))
 
     async def _dismiss(self) -> None:
@@ -168,24 +173,24 @@ class _Director:
         for process in self._workers:
             process.stop()
         self._leaving += self._workers
-        deadline = self._world.now + self._plan.calm
+        deadline = self._world.now + self._plan.quiet_timeout
         while self._leaving and self._world.now < deadline:
             await asyncio.sleep(0.5)
             self._see_off()
         for process in self._leaving:
-            self.life.problems.append(f"{process.name} was asked to stop and did not")
+            self.run_.problems.append(f"{process.name} was asked to stop and did not")
             process.kill()
 
     def _see_off(self) -> None:
         """Remove workers that ended on request, and check that they leave nothing behind."""
         for process in [process for process in self._leaving if process.ended]:
-            self.life.problems += process.problems()
+            self.run_.problems += process.problems()
             process.kill()
             self._leaving.remove(process)
 
     # -- faults
 
-    async def _rage(self) -> None:
+    async def _run_faults(self) -> None:
         end = self._world.now + self._plan.seconds
         while self._world.now < end:
             await asyncio.sleep(self._random.uniform(0, self._plan.pause))
@@ -201,9 +206,9 @@ class _Director:
         return self._deck.pop()
 
     def _strike(self, fault: str) -> None:
-        self.life.faults[fault] += 1
-        if fault == "weather":
-            self._network.weather = self._random.choice(SKY)
+        self.run_.faults[fault] += 1
+        if fault == "network":
+            self._network.conditions = self._random.choice(CONDITIONS)
             return
         if fault == "late":
             self._network.late = self._random.choice(LATE)
@@ -212,8 +217,8 @@ class _Director:
         long = self._random.uniform(0, 3 * self._plan.lease)
         match fault:
             case "kill":
-                self.life.killed[process.name] = self._world.now
-                self.life.problems += process.problems()
+                self.run_.killed[process.name] = self._world.now
+                self.run_.problems += process.problems()
                 process.kill()
                 self._workers.remove(process)
             case "freeze":
@@ -228,14 +233,14 @@ class _Director:
     # -- producing
 
     async def _produce(self) -> None:
-        script, left = self.life.script, self._plan.jobs
+        tasks, left = self.run_.tasks, self._plan.jobs
         hurry = self._random.uniform(0.2, 1.0)  # all at once, or little by little
         pause = hurry * self._plan.seconds * BATCH / max(left, 1)
         async with asyncio.TaskGroup() as canceling:
             while left > 0:
                 some = min(left, self._random.randint(1, BATCH))
                 left -= some
-                names = self._random.choices([*script.weights], [*script.weights.values()], k=some)
+                names = self._random.choices([*tasks.weights], [*tasks.weights.values()], k=some)
                 jobs = [self._new(name) for name in names]
                 await self._enqueue(jobs, names)
                 for job in jobs:
@@ -246,7 +251,7 @@ class _Director:
     def _new(self, name: str) -> NewJob:
         quick = self._random.random() < self._plan.quick
         longest = 0.05 if quick else self._plan.longest
-        return self.life.script.tasks[name].new_job(self._random.uniform(0, longest))
+        return self.run_.tasks.tasks[name].new_job(self._random.uniform(0, longest))
 
     async def _enqueue(self, jobs: list[NewJob], names: list[str]) -> None:
         """Until it is acknowledged, with the same ids."""
@@ -258,32 +263,34 @@ class _Director:
                 continue
             for job, name, answer in zip(jobs, names, answers, strict=True):
                 if answer.accepted:
-                    self.life.acknowledged[job.id] = name
+                    self.run_.acknowledged[job.id] = name
                 else:
-                    self.life.problems.append(f"job {job.id} was refused: {answer}")
+                    self.run_.problems.append(f"job {job.id} was refused: {answer}")
             return
 
     async def _cancel(self, job: UUID) -> None:
         await asyncio.sleep(self._random.uniform(0, 2 * self._plan.longest))
-        self.life.cancels[job] = None
+        self.run_.cancels[job] = None
         try:
             [answer] = await self._handle.cancel([CancelRequest(job_id=job, reason="fate")])
         except StoreError:
             return
-        self.life.cancels[job] = f"{answer.status} {answer.state}"
+        self.run_.cancels[job] = f"{answer.status} {answer.state}"
 
     # -- the end
 
-    async def _calm(self) -> None:
-        deadline = self._world.now + self._plan.calm
+    async def _wait_until_done(self) -> None:
+        deadline = self._world.now + self._plan.quiet_timeout
         while await self._is_busy():
             if self._world.now > deadline:
-                self.life.problems.append(f"jobs are left {self._plan.calm:g} s after the storm")
+                self.run_.problems.append(
+                    f"jobs are left {self._plan.quiet_timeout:g} s after the storm"
+                )
                 break
             await asyncio.sleep(0.1)
-        self.life.done_at = self._world.now
+        self.run_.done_at = self._world.now
 
     async def _is_busy(self) -> bool:
         """Whether a job is unfinished, or a late request could still change one."""
-        active = await self.life.store.find(Query(states=ACTIVE, limit=1))
+        active = await self.run_.store.find(Query(states=ACTIVE, limit=1))
         return bool(active.rows) or self._network.under_way > 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from benchmarks.chaos.simulation.loops import World
+from benchmarks.chaos.simulation.event_loops import World
 from windlass import Context, RetryAfter, Snooze, Windlass, fixed
 
 CAP = 1000  # of crashes, where processes are killed all the time
@@ -16,7 +16,7 @@ ERRORS = 2
 SNOOZES = 2
 
 
-class HiccupError(Exception):
+class PlannedError(Exception):
     pass
 
 
@@ -31,10 +31,10 @@ class TaskEvent:
     step: str = ""
 
 
-class Script:
+class SimulatedTasks:
     """An application whose tasks write to one ledger while their process runs.
 
-    Each returns the fence of its attempt: `failing` after its errors, `shy` after its snoozes.
+    Each returns the fence of its attempt: `failing_disk` after its errors, `shy` after its snoozes.
     """
 
     def __init__(self, app: Windlass, world: World) -> None:
@@ -62,7 +62,7 @@ class Script:
         await asyncio.sleep(seconds)
         return self._end(ctx)
 
-    async def failing(self, ctx: Context, seconds: float) -> int:
+    async def failing_disk(self, ctx: Context, seconds: float) -> int:
         """Raises twice; the second time with its own delay."""
         self._note(ctx, "start")
         await asyncio.sleep(seconds)
@@ -71,7 +71,7 @@ class Script:
             self._note(ctx, "raise")
             if errors:
                 raise RetryAfter(0.3)
-            raise HiccupError("on purpose")
+            raise PlannedError("on purpose")
         return self._end(ctx)
 
     async def stubborn(self, ctx: Context, seconds: float) -> int:

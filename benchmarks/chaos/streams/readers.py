@@ -5,9 +5,9 @@
 Reader n follows the n-th job as a browser would; a job may have many readers. After a lost
 connection it reconnects to any server with its last event id. After the last event it requests the
 stream once more and must get an empty response. Each connection adds a line to
-`PLACE/streams/transcript.jsonl`: the request, the status, the received body, and whether it was
+`STORM_DIRECTORY/streams/transcript.jsonl`: the request, the status, the received body, and whether it was
 complete. A reader that is refused tries the next server: thousands of repeated attempts would take
-the time that a restarting server needs. `PLACE/streams/open` has the number of open streams, their
+the time that a restarting server needs. `STORM_DIRECTORY/streams/open` has the number of open streams, their
 maximum, and the number of readers whose job has ended. SIGUSR1 disconnects a fifth of the readers.
 The program ends when all readers are done.
 """
@@ -28,9 +28,9 @@ from typing import TextIO
 import uvloop
 
 from benchmarks.chaos.ledger import read
-from benchmarks.serving.sockets import SSE, Answers, address, request
+from benchmarks.server.http_connection import SSE, Answers, address, request
 
-LOOK = 0.2  # seconds between two reads of acknowledged jobs
+CHECK_INTERVAL = 0.2  # seconds between two reads of acknowledged jobs
 AT_ONCE = 100  # connections that are being made
 HANG_UP = 0.2
 BACK = (0.05, 0.5)  # seconds until a reader reconnects
@@ -68,9 +68,9 @@ class Connection(Answers):
 
 
 class Readers:
-    def __init__(self, place: Path, servers: list[str]) -> None:
-        plan = json.loads((place / "plan.json").read_text())
-        self._place = place
+    def __init__(self, directory: Path, servers: list[str]) -> None:
+        plan = json.loads((directory / "plan.json").read_text())
+        self._directory = directory
         self._servers = [address(url) for url in servers]
         self._random = Random(plan["seed"])
         self._jobs: list[str] = []
@@ -86,18 +86,18 @@ class Readers:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, self._hang_up)
         counting = loop.create_task(self._count_open())
-        with (self._place / "streams" / "transcript.jsonl").open("w") as file:
+        with (self._directory / "streams" / "transcript.jsonl").open("w") as file:
             readers: list[asyncio.Task[None]] = []
             while len(readers) < self._count:
                 self._look()
                 while len(readers) < min(self._count, self._share()):
                     readers.append(loop.create_task(self._follow(len(readers), file)))
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(CHECK_INTERVAL)
             await asyncio.gather(*readers)
         counting.cancel()
 
     async def _count_open(self) -> None:
-        draft = self._place / "streams" / "open.new"
+        draft = self._directory / "streams" / "open.new"
         reported: dict[str, int] = {}
         while True:
             count = len(self._streams)
@@ -105,13 +105,13 @@ class Readers:
             facts = {"now": count, "most": self._most, "done": self._done}
             if facts != reported:
                 draft.write_text(json.dumps(facts))
-                draft.replace(self._place / "streams" / "open")
+                draft.replace(self._directory / "streams" / "open")
                 reported = facts
             await asyncio.sleep(COUNT)
 
     def _look(self) -> None:
         answered = [
-            line["answered"] for line in read(self._place, "producer") if "answered" in line
+            line["answered"] for line in read(self._directory, "producer") if "answered" in line
         ]
         self._jobs += dict.fromkeys(job for ids in answered for job in ids if job not in self._jobs)
 

@@ -17,25 +17,26 @@ from pathlib import Path
 import pytest
 from benchmarks.chaos.checks.checker import check
 from benchmarks.chaos.checks.evidence import Evidence, gather
-from benchmarks.chaos.checks.rescue_times import waits
-from benchmarks.chaos.fleet import left_behind
-from benchmarks.chaos.ledger import PLACE, note
-from benchmarks.chaos.processes import Mix
-from benchmarks.chaos.report import markdown, verdict
-from benchmarks.chaos.storms import Plan, Storm, run
+from benchmarks.chaos.checks.rescue_times import rescue_times
+from benchmarks.chaos.ledger import STORM_DIRECTORY, note
+from benchmarks.chaos.processes.config import TaskMix
+from benchmarks.chaos.processes.fleet import leftover_processes
+from benchmarks.chaos.report import markdown, storm_result
+from benchmarks.chaos.storm import Plan, Storm
+from benchmarks.chaos.storm_run import run
 
 pytestmark = pytest.mark.slow
 
 MIXED = Storm(
     name="mixed",
-    mix=Mix(tasks={"innocent": 4, "stepped": 1}, cancels=0.2, once=("killer",)),
+    mix=TaskMix(tasks={"plain": 4, "stepped": 1}, cancels=0.2, once=("killer",)),
     lease=1.0,
     producers=1,
 )
 ONE = "(SELECT min(n) FROM windlass_job WHERE state = 'succeeded' AND cancel_by IS NULL)"
 CANCELED = "(SELECT min(n) FROM windlass_job WHERE state = 'canceled')"
 KILLER = "(SELECT n FROM windlass_job WHERE state = 'failed')"
-AGAIN = f"""
+RETRY_DELAY = f"""
     DROP INDEX windlass_job_id;
     CREATE TEMP TABLE one AS SELECT * FROM windlass_job WHERE n = {ONE};
     UPDATE one SET n = n + 100000, id = {{id}};
@@ -45,31 +46,31 @@ AGAIN = f"""
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("storm") / "mixed"
-    assert run(MIXED, Plan(jobs=60, seconds=30, seed=7, workers=2), place).violations == []
-    return place
+    directory = tmp_path_factory.mktemp("storm") / "mixed"
+    assert run(MIXED, Plan(jobs=60, seconds=30, seed=7, workers=2), directory).violations == []
+    return directory
 
 
 @pytest.fixture
-def place(sound: Path, tmp_path: Path) -> Path:
+def directory(sound: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sound, tmp_path / "storm"))
 
 
-def spoil(place: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(place / "jobs.db")) as base:
+def fail_writes(directory: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(directory / "jobs.db")) as connection:
         for statement in statements:
-            base.executescript(statement)
+            connection.executescript(statement)
 
 
-def complaints(place: Path) -> str:
-    return "\n".join(check(gather(place)))
+def problems(directory: Path) -> str:
+    return "\n".join(check(gather(directory)))
 
 
-def job_at(place: Path, n: str) -> str:
+def job_at(directory: Path, n: str) -> str:
     """The id of the job with that number."""
-    with closing(sqlite3.connect(place / "jobs.db")) as base:
-        number = base.execute(f"SELECT {n}").fetchone()[0]
-    return next(str(row["id"]) for row in gather(place).jobs if row["n"] == number)
+    with closing(sqlite3.connect(directory / "jobs.db")) as connection:
+        number = connection.execute(f"SELECT {n}").fetchone()[0]
+    return next(str(row["id"]) for row in gather(directory).jobs if row["n"] == number)
 
 
 def set_job(what: str, n: str = ONE) -> str:
@@ -83,8 +84,8 @@ LOST_LEASE = "WHERE type = 'attempt' AND facts ->> 'outcome' = 'crash'"
     ("statement", "message"),
     [
         (f"DELETE FROM windlass_job WHERE n = {ONE}", "was acknowledged and is lost"),
-        (AGAIN.format(id="id"), "is there 2 times"),
-        (AGAIN.format(id="randomblob(16)"), "was never asked for"),
+        (RETRY_DELAY.format(id="id"), "is there 2 times"),
+        (RETRY_DELAY.format(id="randomblob(16)"), "was never asked for"),
         (set_job("state = 'running'"), "is still running"),
         (set_job("ended_at = NULL"), "without an end"),
         (set_job("lease_until = 1"), "with a lease"),
@@ -116,105 +117,105 @@ LOST_LEASE = "WHERE type = 'attempt' AND facts ->> 'outcome' = 'crash'"
         (set_job("cancel_at = 1"), "succeeded over an accepted cancel"),
     ],
 )
-def test_it_sees_what_is_wrong_in_the_tables(place: Path, statement: str, message: str) -> None:
-    spoil(place, statement)
+def test_it_sees_what_is_wrong_in_the_tables(directory: Path, statement: str, message: str) -> None:
+    fail_writes(directory, statement)
     with pytest.raises(AssertionError, match=message):
-        assert complaints(place) == ""
+        assert problems(directory) == ""
 
 
-def say(place: Path, job: str, **facts: object) -> None:
-    note("task", place, job=job, pid=1, **facts)
+def say(directory: Path, job: str, **facts: object) -> None:
+    note("task", directory, job=job, pid=1, **facts)
 
 
-def start_with_a_lower_fence(place: Path, job: str) -> None:
-    say(place, job, fence=0, attempt=0, phase="start")
+def start_with_a_lower_fence(directory: Path, job: str) -> None:
+    say(directory, job, fence=0, attempt=0, phase="start")
 
 
-def start_again(place: Path, job: str) -> None:
-    say(place, job, fence=1, attempt=1, phase="start")
+def start_again(directory: Path, job: str) -> None:
+    say(directory, job, fence=1, attempt=1, phase="start")
 
 
-def start_with_an_unknown_fence(place: Path, job: str) -> None:
-    say(place, job, fence=9, attempt=9, phase="start")
+def start_with_an_unknown_fence(directory: Path, job: str) -> None:
+    say(directory, job, fence=9, attempt=9, phase="start")
 
 
-def end_again(place: Path, job: str) -> None:
-    say(place, job, fence=1, attempt=1, phase="end", applied=False)
+def end_again(directory: Path, job: str) -> None:
+    say(directory, job, fence=1, attempt=1, phase="end", applied=False)
 
 
-def tell_of_an_effect(place: Path, job: str) -> None:
-    say(place, job, fence=8, attempt=1, phase="end", applied=True)
+def tell_of_an_effect(directory: Path, job: str) -> None:
+    say(directory, job, fence=8, attempt=1, phase="end", applied=True)
 
 
-def take_an_effect_twice(place: Path, job: str) -> None:
-    file = place / "register" / job
+def take_an_effect_twice(directory: Path, job: str) -> None:
+    file = directory / "register" / job
     file.write_bytes(file.read_bytes() * 2)
 
 
-def take_a_later_effect(place: Path, job: str) -> None:
-    (place / "register" / job).write_text("1\n7\n")
+def take_a_later_effect(directory: Path, job: str) -> None:
+    (directory / "register" / job).write_text("1\n7\n")
 
 
-def lose_an_effect(place: Path, job: str) -> None:
-    (place / "register" / job).unlink()
+def lose_an_effect(directory: Path, job: str) -> None:
+    (directory / "register" / job).unlink()
 
 
-def leave_a_workspace(place: Path, job: str) -> None:
-    (place / "data" / "temp" / job).mkdir(parents=True)
+def leave_a_workspace(directory: Path, job: str) -> None:
+    (directory / "data" / "temp" / job).mkdir(parents=True)
 
 
-def refuse_the_cancel(place: Path, job: str) -> None:
+def refuse_the_cancel(directory: Path, job: str) -> None:
     """Of a job that was canceled."""
-    note("producer", place, canceled=job_at(place, CANCELED), answer="conflict")
+    note("producer", directory, canceled=job_at(directory, CANCELED), answer="conflict")
 
 
-def promise_a_cancel(place: Path, job: str) -> None:
-    note("producer", place, canceled=job, answer="running")
+def promise_a_cancel(directory: Path, job: str) -> None:
+    note("producer", directory, canceled=job, answer="running")
 
 
-def run_on(place: Path, job: str) -> None:
+def run_on(directory: Path, job: str) -> None:
     """After its process had died and the next attempt had started."""
-    say(place, job_at(place, KILLER), fence=2, attempt=2, phase="step", step="late")
+    say(directory, job_at(directory, KILLER), fence=2, attempt=2, phase="step", step="late")
 
 
-def repeat_a_step(place: Path, job: str) -> None:
-    evidence = gather(place)
+def repeat_a_step(directory: Path, job: str) -> None:
+    evidence = gather(directory)
     [kept, *_] = [row for row in evidence.jobs if evidence.steps.get(row["n"])]
-    say(place, kept["id"], fence=9, attempt=9, phase="step", step="first")
+    say(directory, kept["id"], fence=9, attempt=9, phase="step", step="first")
 
 
-def settle(place: Path, job: str, fence: int, trigger: str, status: str) -> None:
+def settle(directory: Path, job: str, fence: int, trigger: str, status: str) -> None:
     answers = [(job, fence, trigger, status, "succeeded")]
-    note("settle", place, answers=answers, pid=1)
+    note("settle", directory, answers=answers, pid=1)
 
 
-def take_a_late_settle(place: Path, job: str) -> None:
-    settle(place, crashed_job(place), 1, "succeed", "applied")
+def take_a_late_settle(directory: Path, job: str) -> None:
+    settle(directory, crashed_job(directory), 1, "succeed", "applied")
 
 
-def take_another_settle(place: Path, job: str) -> None:
-    settle(place, job, 1, "release", "applied")
+def take_another_settle(directory: Path, job: str) -> None:
+    settle(directory, job, 1, "release", "applied")
 
 
-def take_a_settle_of_nobody(place: Path, job: str) -> None:
-    settle(place, job, 7, "succeed", "applied")
+def take_a_settle_of_nobody(directory: Path, job: str) -> None:
+    settle(directory, job, 7, "succeed", "applied")
 
 
-def refuse_the_holder(place: Path, job: str) -> None:
-    settle(place, job, 1, "succeed", "stale")
+def refuse_the_holder(directory: Path, job: str) -> None:
+    settle(directory, job, 1, "succeed", "stale")
 
 
-def answer_a_settle_with_a_conflict(place: Path, job: str) -> None:
-    settle(place, job, 1, "succeed", "conflict")
+def answer_a_settle_with_a_conflict(directory: Path, job: str) -> None:
+    settle(directory, job, 1, "succeed", "conflict")
 
 
-def answer_a_settle_with_busy(place: Path, job: str) -> None:
-    settle(place, job, 1, "succeed", "busy")
+def answer_a_settle_with_busy(directory: Path, job: str) -> None:
+    settle(directory, job, 1, "succeed", "busy")
 
 
-def crashed_job(place: Path) -> str:
+def crashed_job(directory: Path) -> str:
     """One whose first lease was lost."""
-    evidence = gather(place)
+    evidence = gather(directory)
     return next(
         str(row["id"])
         for row in evidence.jobs
@@ -222,9 +223,9 @@ def crashed_job(place: Path) -> str:
     )
 
 
-def forbid_crashes(place: Path, job: str) -> None:
-    plan = json.loads((place / "plan.json").read_text())
-    (place / "plan.json").write_text(json.dumps(plan | {"burns": False}))
+def forbid_crashes(directory: Path, job: str) -> None:
+    plan = json.loads((directory / "plan.json").read_text())
+    (directory / "plan.json").write_text(json.dumps(plan | {"may_lose_attempts": False}))
 
 
 @pytest.mark.parametrize(
@@ -253,56 +254,58 @@ def forbid_crashes(place: Path, job: str) -> None:
     ],
 )
 def test_it_sees_what_does_not_fit_the_ledgers(
-    place: Path, change: Callable[[Path, str], None], message: str
+    directory: Path, change: Callable[[Path, str], None], message: str
 ) -> None:
     quiet = (
         f"(SELECT min(n) FROM windlass_job WHERE n >= {ONE} AND attempt = 1 AND cancel_by IS NULL)"
     )
-    change(place, job_at(place, quiet))
+    change(directory, job_at(directory, quiet))
     with pytest.raises(AssertionError, match=message):
-        assert complaints(place) == ""
+        assert problems(directory) == ""
 
 
-def test_a_settle_that_is_refused_for_its_lost_lease_is_as_it_must_be(place: Path) -> None:
-    settle(place, crashed_job(place), 1, "succeed", "stale")
-    assert complaints(place) == ""
+def test_a_settle_that_is_refused_for_its_lost_lease_is_as_it_must_be(directory: Path) -> None:
+    settle(directory, crashed_job(directory), 1, "succeed", "stale")
+    assert problems(directory) == ""
 
 
-def test_where_rows_are_locked_a_settle_may_be_busy_and_is_then_made(place: Path) -> None:
+def test_where_rows_are_locked_a_settle_may_be_busy_and_is_then_made(directory: Path) -> None:
     def said_of(job: str, fence: int, trigger: str) -> list[str]:
-        settle(place, job, fence, trigger, "busy")
-        evidence = gather(place)
+        settle(directory, job, fence, trigger, "busy")
+        evidence = gather(directory)
         return check(replace(evidence, plan={**evidence.plan, "store": "postgresql"}))
 
-    ended = next(message for message in gather(place).settles if message["status"] == "applied")
+    ended = next(message for message in gather(directory).settles if message["status"] == "applied")
     assert said_of(ended["job"], ended["fence"], ended["trigger"]) == []
-    assert said_of(crashed_job(place), 1, "succeed") == []
+    assert said_of(crashed_job(directory), 1, "succeed") == []
     [message] = said_of(ended["job"], ended["fence"], "release")
     assert f"was answered busy; that attempt ended by {ended['trigger']}" in message
 
 
-def test_a_truncated_ledger_line_is_ignored(place: Path) -> None:
-    before = len(gather(place).ran)
-    (place / "ledger" / "task-1-1.jsonl").write_text('{"job": "half a li')
-    assert len(gather(place).ran) == before
-    assert complaints(place) == ""
+def test_a_truncated_ledger_line_is_ignored(directory: Path) -> None:
+    before = len(gather(directory).ran)
+    (directory / "ledger" / "task-1-1.jsonl").write_text('{"job": "half a li')
+    assert len(gather(directory).ran) == before
+    assert problems(directory) == ""
 
 
-def test_a_process_that_is_left_behind_is_found(place: Path) -> None:
-    stray = subprocess.Popen(["sleep", "60"], env=os.environ | {PLACE: str(place)})
+def test_a_process_that_is_left_behind_is_found(directory: Path) -> None:
+    stray = subprocess.Popen(["sleep", "60"], env=os.environ | {STORM_DIRECTORY: str(directory)})
     try:
         deadline = time.monotonic() + 30
-        while left_behind(place, patience=0) != [stray.pid]:  # until it is a program of its own
+        while leftover_processes(directory, patience=0) != [
+            stray.pid
+        ]:  # until it is a program of its own
             assert time.monotonic() < deadline
     finally:
         stray.kill()
         stray.wait()
-    assert left_behind(place) == []
+    assert leftover_processes(directory) == []
 
 
-def test_the_report_names_what_is_broken_and_bounds_what_is_not(place: Path) -> None:
-    evidence: Evidence = gather(place)
-    well, ill = verdict(evidence, [], 1.0), verdict(evidence, ["job 7 is lost"], 1.0)
+def test_the_report_names_what_is_broken_and_bounds_what_is_not(directory: Path) -> None:
+    evidence: Evidence = gather(directory)
+    well, ill = storm_result(evidence, [], 1.0), storm_result(evidence, ["job 7 is lost"], 1.0)
     assert f"{3 / well.jobs:.1e}" in markdown([well])
     assert json.loads(json.dumps(well.facts()))["bound"] == 3 / well.jobs
     assert ill.facts()["bound"] is None
@@ -322,7 +325,7 @@ def test_the_report_has_the_rescue_times(tmp_path: Path) -> None:
     moments = [("SIGKILL", 1, 0.5), ("SIGKILL", 2, 0.5), ("SIGKILL", 3, 9.0)]
     moments += [("of everything", 0, 9.1), ("of everything", 0, 10.0)]
     evidence = Evidence(
-        place=tmp_path,
+        directory=tmp_path,
         plan={"lease": 1.5},
         faults=[{"fault": name, "pid": pid, "at": at * 1e6} for name, pid, at in moments],
         jobs=[{"id": str(n), "n": n, "started_at": 20e6} for n in (1, 2, 3)],
@@ -336,7 +339,7 @@ def test_the_report_has_the_rescue_times(tmp_path: Path) -> None:
         leftovers=set(),
         now=0,
     )
-    found = waits(evidence)
+    found = rescue_times(evidence)
     assert found is not None
     assert (found.number, found.late, found.longest, found.claimed) == (2, 1, 4.0, 19.5)
     assert (found.unwatched, found.unwatched_longest) == (1, 5.0)

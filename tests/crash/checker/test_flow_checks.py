@@ -13,33 +13,34 @@ from pathlib import Path
 import pytest
 from benchmarks.chaos.checks.checker import check
 from benchmarks.chaos.checks.evidence import gather
-from benchmarks.chaos.processes import Mix
-from benchmarks.chaos.storms import Plan, Storm, run
+from benchmarks.chaos.processes.config import TaskMix
+from benchmarks.chaos.storm import Plan, Storm
+from benchmarks.chaos.storm_run import run
 
 pytestmark = pytest.mark.slow
 
-CALM = Storm(name="flow", mix=Mix(tasks={}, flow=True), producers=1)
+QUIET = Storm(name="flow", mix=TaskMix(tasks={}, flow=True), producers=1)
 JOBS = 36
-_OF = "(SELECT max(n) FROM windlass_job WHERE task = 'benchmarks.chaos.flows.{}')"
+_OF = "(SELECT max(n) FROM windlass_job WHERE task = 'benchmarks.chaos.flow_tasks.{}')"
 MIDDLE, BOTTOM, PART, FAN = (_OF.format(task) for task in ("middle", "bottom", "part", "fan"))
 
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("storm") / "flow"
-    verdict = run(CALM, Plan(jobs=JOBS, seconds=60, seed=7, workers=2), place)
-    assert verdict.violations == []
-    assert verdict.jobs == JOBS
-    return place
+    directory = tmp_path_factory.mktemp("storm") / "flow"
+    storm_result = run(QUIET, Plan(jobs=JOBS, seconds=60, seed=7, workers=2), directory)
+    assert storm_result.violations == []
+    assert storm_result.jobs == JOBS
+    return directory
 
 
 @pytest.fixture
-def place(sound: Path, tmp_path: Path) -> Path:
+def directory(sound: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sound, tmp_path / "storm"))
 
 
-def complaints(place: Path) -> str:
-    return "\n".join(check(gather(place)))
+def problems(directory: Path) -> str:
+    return "\n".join(check(gather(directory)))
 
 
 @pytest.mark.parametrize(
@@ -63,15 +64,15 @@ def complaints(place: Path) -> str:
         ),
     ],
 )
-def test_it_sees_what_is_wrong_in_the_tables(place: Path, statement: str, message: str) -> None:
-    with closing(sqlite3.connect(place / "jobs.db")) as base:
-        base.executescript(statement)
-    assert re.search(message, complaints(place))
+def test_it_sees_what_is_wrong_in_the_tables(directory: Path, statement: str, message: str) -> None:
+    with closing(sqlite3.connect(directory / "jobs.db")) as connection:
+        connection.executescript(statement)
+    assert re.search(message, problems(directory))
 
 
-def rewrite(place: Path, change: Callable[[dict[str, object]], None]) -> None:
+def rewrite(directory: Path, change: Callable[[dict[str, object]], None]) -> None:
     """Every line that a task wrote."""
-    for path in (place / "ledger").glob("task-*.jsonl"):
+    for path in (directory / "ledger").glob("task-*.jsonl"):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         for line in lines:
             change(line)
@@ -108,7 +109,7 @@ def make_a_part_twice(line: dict[str, object]) -> None:
     ],
 )
 def test_it_sees_what_is_wrong_in_the_ledgers(
-    place: Path, change: Callable[[dict[str, object]], None], message: str
+    directory: Path, change: Callable[[dict[str, object]], None], message: str
 ) -> None:
-    rewrite(place, change)
-    assert re.search(message, complaints(place))
+    rewrite(directory, change)
+    assert re.search(message, problems(directory))

@@ -16,7 +16,7 @@ from threading import Thread
 from uuid import UUID
 
 import pytest
-from benchmarks.chaos.call_history import History, Recorded
+from benchmarks.chaos.call_history import CallHistory, HistoryRecordingStore
 from benchmarks.chaos.checks.linearizability import Call, Kind, explain, shown
 from tests.testing import broken_stores
 
@@ -306,8 +306,8 @@ class Client:
 
 async def race(root: Store, clients: int = 4, turns: int = 300) -> list[str]:
     """What of the histories cannot have happened. Each client has a thread and a loop."""
-    history = History(time.time)
-    store = Recorded(root, history)
+    history = CallHistory(time.time)
+    store = HistoryRecordingStore(root, history)
     jobs = [make_job() for _ in range(60)]
     await store.enqueue(jobs)
     ids = [job.id for job in jobs]
@@ -318,7 +318,7 @@ async def race(root: Store, clients: int = 4, turns: int = 300) -> list[str]:
     for thread in threads:
         await asyncio.to_thread(thread.join)
     await store.get(ids)
-    return [story for job in ids if (story := history.judge(job)) is not None]
+    return [story for job in ids if (story := history.explain_violation(job)) is not None]
 
 
 async def test_clients_that_race_on_sqlite_are_answered_in_some_order(tmp_path: Path) -> None:

@@ -1,0 +1,273 @@
+"""Checks of every job: existence, end, attempts, log, effects and results. No Windlass code.
+
+Each check is a function of the evidence that yields one message per violation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+from benchmarks.chaos.checks.evidence import Evidence
+from benchmarks.chaos.stores import Row
+
+MICROSECONDS = 1_000_000
+_FINAL = {"succeeded", "failed", "canceled"}
+LOST = {"crash", "give-up"}  # how an attempt ends whose lease ran out
+PROCESS_KILLERS = {"killer", "segfault", "memory_hog"}  # tasks that end the process they run in
+_INSTANTS = (
+    "created_at", "queued_at", "started_at", "first_started_at", "ended_at", "updated_at",
+    "cancel_at",
+)  # fmt: skip
+# Crashes without a line in the log, for the attempt was the last: a killer's ends its job, and so
+# does that of a job whose cancel was accepted.
+_LAST_CRASH = {"failed": {1}, "canceled": {0, 1}, "succeeded": {0}}
+
+
+def acknowledged_jobs_exist_once(evidence: Evidence) -> Iterator[str]:
+    there = Counter(row["id"] for row in evidence.jobs)
+    for job in evidence.acknowledged:
+        if not there[job]:
+            yield f"job {job} was acknowledged and is lost"
+    for job, count in there.items():
+        if count > 1:
+            yield f"job {job} is there {count} times"
+        if job not in evidence.requested:
+            yield f"job {job} is there and was never asked for"
+
+
+def every_job_ended_as_it_must(evidence: Evidence) -> Iterator[str]:
+    """Only guilty jobs fail, and only requested jobs are canceled."""
+    for row in evidence.jobs:
+        job, state = row["id"], row["state"]
+        if state not in _FINAL:
+            yield f"job {job} is still {state}"
+        elif row["ended_at"] is None or row["lease_until"] is not None:
+            yield f"job {job} is {state} without an end, or with a lease"
+        if state == "canceled" and job not in evidence.cancels:
+            yield f"job {job} was canceled and nobody asked for it"
+        if (state == "failed") != (
+            evidence.requested.get(job) in PROCESS_KILLERS
+        ) and state in _FINAL:
+            yield f"job {job} ({evidence.requested.get(job)}) ended {state}: {row['error']}"
+
+
+def ends_were_counted_once(evidence: Evidence) -> Iterator[str]:
+    """The counters were written with each end: two ends of one job would be one too many."""
+    found = Counter(row["state"] for row in evidence.jobs if row["state"] in _FINAL)
+    found["retrying"] = sum(len(evidence.attempts(row)) for row in evidence.jobs)
+    for state in sorted({*found, *evidence.outcomes}):
+        if found[state] != evidence.outcomes.get(state, 0):
+            counted = evidence.outcomes.get(state, 0)
+            yield f"{counted} ends were counted as {state}, {found[state]} are there"
+
+
+def results_are_of_the_last_attempt(evidence: Evidence) -> Iterator[str]:
+    for row in evidence.jobs:
+        job, fence = row["id"], row["fence"]
+        if row["state"] != "succeeded":
+            if row["result"] is not None:
+                yield f"job {job} is {row['state']} and has a result"
+            continue
+        if json.loads(row["result"] or b"null") != {"job": job, "fence": fence}:
+            yield f"the result of job {job} is {row['result']!r}; its fence is {fence}"
+        ends = [line for line in evidence.runs.get(job, ()) if line["phase"] == "end"]
+        if [line["fence"] for line in ends].count(fence) != 1:
+            yield f"job {job} succeeded with fence {fence}, which did not end once in the ledger"
+
+
+def fences_rise(evidence: Evidence) -> Iterator[str]:
+    """Each claim has a higher fence. A frozen worker may start an attempt that it has lost."""
+    for row in evidence.jobs:
+        starts = [line for line in evidence.runs.get(row["id"], ()) if line["phase"] == "start"]
+        lost = {
+            past["fence"] for past in evidence.attempts(row) if past["facts"]["outcome"] in LOST
+        }
+        highest = 0
+        for line in starts:
+            if line["fence"] <= highest and line["fence"] not in lost:
+                yield f"job {row['id']} began with fence {line['fence']} after {highest}"
+            highest = max(highest, line["fence"])
+        twice = [fence for fence, n in Counter(line["fence"] for line in starts).items() if n > 1]
+        if twice or highest > row["fence"]:
+            yield f"job {row['id']} began twice with {twice}, or with {highest} over {row['fence']}"
+
+
+def attempts_do_not_overlap(evidence: Evidence) -> Iterator[str]:
+    """An attempt begins when the one before has ended: it was settled, or its lease ran out."""
+    lease = evidence.plan["lease"] * MICROSECONDS
+    for row in evidence.jobs:
+        past = evidence.attempts(row)
+        for index, earlier in enumerate(past):
+            later = past[index + 1]["facts"] if index + 1 < len(past) else row
+            began = (
+                later["started_at"] if later["started_seq"] else None
+            )  # else it is the earlier's
+            what = f"job {row['id']}: fence {earlier['fence']}"
+            ended, outcome = earlier["at"], earlier["facts"]["outcome"]
+            if began is not None and began < ended:
+                yield f"{what} was not over when the next began"
+            if outcome in LOST and ended < earlier["facts"]["started_at"] + lease:
+                yield f"{what} was taken before its lease ran out"
+            if outcome not in LOST and _wrote_after(evidence, row["id"], earlier["fence"]):
+                yield f"{what} ran on after {outcome}"
+
+
+def _wrote_after(evidence: Evidence, job: str, fence: int) -> bool:
+    """Whether an attempt wrote to the ledger after a later one had started."""
+    lines = evidence.runs.get(job, ())
+    started = [line["at"] for line in lines if line["fence"] > fence and line["phase"] == "start"]
+    spoke = [line["at"] for line in lines if line["fence"] == fence]
+    return bool(started and spoke) and max(spoke) > min(started)
+
+
+def instants_are_by_the_stores_clock(evidence: Evidence) -> Iterator[str]:
+    """Nothing happened before the storm began, or after it was over, by the clock of the store."""
+    first, last = (
+        evidence.plan["began"] - MICROSECONDS,
+        evidence.now + MICROSECONDS,
+    )  # it may be adjusted
+    for row in evidence.jobs:
+        instants = {name: row[name] for name in _INSTANTS}
+        lines = evidence.log.get(row["n"], ())
+        instants |= {f"the time of event {line['seq']}": line["at"] for line in lines}
+        for name, at in instants.items():
+            if at is not None and not first <= at <= last:
+                off = (at - (first if at < first else last)) / MICROSECONDS
+                yield f"job {row['id']}: {name} is off by {off:.0f} s: no clock of the store"
+
+
+def logs_are_dense(evidence: Evidence) -> Iterator[str]:
+    """Events are 1 to n: those with a row of their own, and those that other rows imply."""
+    for row in evidence.jobs:
+        seen = [1, row["queued_seq"], row["started_seq"], row["seq"] if row["ended_at"] else 0]
+        for line in evidence.log.get(row["n"], ()):
+            seen.append(line["seq"])
+            if line["type"] == "attempt":
+                seen += [line["facts"]["queued_seq"], line["facts"]["started_seq"]]
+        if sorted(filter(None, seen)) != list(range(1, row["seq"] + 1)):
+            yield f"the log of job {row['id']} is {sorted(seen)}; its last event is {row['seq']}"
+
+
+def attempts_are_within_bounds(evidence: Evidence) -> Iterator[str]:
+    for row in evidence.jobs:
+        job, past = row["id"], evidence.attempts(row)
+        numbers = [line["attempt"] for line in past]
+        current = [row["attempt"]] if row["started_seq"] else []
+        if (
+            numbers + current != list(range(1, row["attempt"] + 1))
+            or row["fence"] != row["attempt"]
+        ):
+            yield f"job {job} is at attempt {row['attempt']}, fence {row['fence']}, after {numbers}"
+        crashes, cap = row["crash_count"], row["policy"]["crash_cap"]
+        if crashes > cap or (row["state"] == "failed" and crashes != cap):
+            yield f"job {job} is {row['state']} after {crashes} crashes; its cap is {cap}"
+        raised = sum(_raised(evidence, job, line) for line in past)
+        reported = sum(line["facts"]["error"] is not None for line in past) - raised
+        if crashes - reported not in _LAST_CRASH.get(row["state"], {0}):
+            yield f"job {job} counts {crashes} crashes, its log tells of {reported}"
+        if row["retry_count"] != raised:
+            what = f"raised {raised}" if raised else "raises none"
+            yield f"job {job} counts {row['retry_count']} errors; its task {what}"
+        if (
+            crashes
+            and not evidence.plan["may_lose_attempts"]
+            and evidence.requested.get(job) not in PROCESS_KILLERS
+        ):
+            yield f"job {job} lost an attempt ({crashes} crashes) where none may be lost"
+
+
+def _raised(evidence: Evidence, job: str, past: Row) -> bool:
+    """Whether the task itself recorded it, and the attempt ended by it."""
+    message = {line["fence"] for line in evidence.runs.get(job, ()) if line["phase"] == "raise"}
+    return past["facts"]["outcome"] == "retry" and past["fence"] in message
+
+
+def effects_are_fenced(evidence: Evidence) -> Iterator[str]:
+    """The register took each fence once, in order, and the last is that of the success."""
+    for row in evidence.jobs:
+        job, taken = row["id"], evidence.register.get(row["id"], [])
+        if taken != sorted(set(taken)):
+            yield f"the register took {taken} of job {job}"
+        ends = [line for line in evidence.runs.get(job, ()) if line["phase"] == "end"]
+        if not {line["fence"] for line in ends if line["applied"]} <= set(taken):
+            yield f"job {job} was told of an effect that the register does not have: {taken}"
+        if row["state"] == "succeeded" and taken[-1:] != [row["fence"]]:
+            yield f"job {job} succeeded with fence {row['fence']}, the register has {taken}"
+
+
+def steps_are_not_repeated(evidence: Evidence) -> Iterator[str]:
+    for row in evidence.jobs:
+        for step in evidence.steps.get(row["n"], ()):
+            fences = _fences_of(evidence, row, step["step"])
+            made = json.loads(step["value"])
+            if made not in fences or max(fences) > made:
+                what = f"step {step['step']!r} of job {row['id']}"
+                yield f"{what} is kept from fence {made} and ran in {fences}"
+
+
+def _fences_of(evidence: Evidence, row: Row, step: str) -> list[int]:
+    return [line["fence"] for line in evidence.runs.get(row["id"], ()) if line.get("step") == step]
+
+
+def cancels_were_answered_truly(evidence: Evidence) -> Iterator[str]:
+    """`canceled` and `running` are promises; `conflict` means that the job had ended before."""
+    states = {row["id"]: row["state"] for row in evidence.jobs}
+    for job, answer in evidence.cancels.items():
+        if answer in {"canceled", "running"} and states.get(job) != "canceled":
+            yield f"the cancel of job {job} was answered {answer}; it ended {states.get(job)}"
+        if answer == "conflict" and states.get(job) == "canceled":
+            yield f"the cancel of job {job} was refused, and it was canceled"
+    for row in evidence.jobs:
+        if row["state"] == "succeeded" and row["cancel_at"] is not None:
+            yield f"job {row['id']} succeeded over an accepted cancel"
+
+
+def settles_were_answered_truly(evidence: Evidence) -> Iterator[str]:
+    """An applied settle is in the tables; a refused one had lost its lease.
+
+    A settle that meets a lock of PostgreSQL returns `busy`, has no effect, and is repeated. So the
+    attempt ends with the same outcome unless it loses its lease. That result may be missing in the
+    ledger, because the worker may be killed before it records it.
+    """
+    ends: dict[tuple[str, int], str] = {}
+    for row in evidence.jobs:
+        ends[row["id"], row["fence"]] = row["trigger"]
+        for past in evidence.attempts(row):
+            ends[row["id"], past["fence"]] = past["facts"]["outcome"]
+    for message in evidence.settles:
+        end = ends.get((message["job"], message["fence"]))
+        what = f"the {message['trigger']} of job {message['job']}, fence {message['fence']},"
+        if message["status"] == "applied" and end != message["trigger"]:
+            yield f"{what} was taken; that attempt ended by {end}"
+        elif message["status"] == "stale" and end not in LOST:
+            yield f"{what} was refused as stale; that attempt ended by {end}"
+        elif message["status"] == "busy" and evidence.plan["store"] == "postgresql":
+            if end not in {message["trigger"], *LOST}:
+                yield f"{what} was answered busy; that attempt ended by {end}"
+        elif message["status"] not in {"applied", "stale"}:
+            yield f"{what} was answered {message['status']}"
+
+
+def no_workspace_is_left(evidence: Evidence) -> Iterator[str]:
+    for job in sorted(evidence.leftovers):
+        yield f"job {job} is over, and its workspace is still there"
+
+
+CHECKS = (
+    acknowledged_jobs_exist_once,
+    every_job_ended_as_it_must,
+    ends_were_counted_once,
+    results_are_of_the_last_attempt,
+    fences_rise,
+    attempts_do_not_overlap,
+    instants_are_by_the_stores_clock,
+    logs_are_dense,
+    attempts_are_within_bounds,
+    effects_are_fenced,
+    steps_are_not_repeated,
+    cancels_were_answered_truly,
+    settles_were_answered_truly,
+    no_workspace_is_left,
+)

@@ -1,0 +1,54 @@
+"""The storms of the disk."""
+
+from __future__ import annotations
+
+from benchmarks.chaos.disk.full_disk import fill, small_disk
+from benchmarks.chaos.disk.io_errors import fail_writes, failing_disk
+from benchmarks.chaos.disk.kill_at_sync import kill_at_sync, killing_disk
+from benchmarks.chaos.disk.power_cut import CUT, cut, journaled_disk
+from benchmarks.chaos.processes.config import TaskMix
+from benchmarks.chaos.storm import Plan, Storm
+
+_HOUR = 3600.0
+_MIX = TaskMix(tasks={"work": 3, "stepped": 1}, seconds=(0.0, 0.2), pause=0.2)
+_LONG = 30.0  # a lease that outlasts the fault: then it may cost no attempt
+
+DISK_STORMS = {
+    storm.name: storm
+    for storm in (
+        Storm(
+            name="powercut",
+            mix=_MIX,
+            inject=cut,
+            counts=CUT,
+            every=0.5,
+            lease=1.0,
+            around=journaled_disk,
+        ),
+        Storm(
+            name="full",
+            mix=_MIX,
+            inject=fill,
+            every=0.3,
+            lease=_LONG,
+            may_lose_attempts=False,
+            around=small_disk,
+        ),
+        Storm(
+            name="eio",
+            mix=_MIX,
+            inject=fail_writes,
+            every=0.3,
+            lease=_LONG,
+            may_lose_attempts=False,
+            around=failing_disk,
+        ),
+        Storm(name="fsync-kill", mix=_MIX, inject=kill_at_sync, every=0.1, around=killing_disk),
+    )
+}
+DISK_SIZES = {
+    "powercut": Plan(jobs=3000, faults=100, seconds=_HOUR, seed=0, slots=2),
+    "full": Plan(jobs=5000, faults=50, seconds=_HOUR, seed=0),
+    "eio": Plan(jobs=5000, faults=100, seconds=_HOUR, seed=0),
+    "fsync-kill": Plan(jobs=5000, faults=100, seconds=_HOUR, seed=0),
+}

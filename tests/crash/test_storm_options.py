@@ -1,0 +1,90 @@
+"""`python -m benchmarks.chaos` rejects invalid options before it starts anything."""
+
+from __future__ import annotations
+
+import json
+import resource
+from pathlib import Path
+
+import pytest
+from benchmarks.chaos.__main__ import main
+from benchmarks.chaos.stores import STORES
+from benchmarks.chaos.storm_catalog import STANDARD_SIZES, STORMS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--faults kill,quake", "no storm is called 'quake'; known are kill"),
+        ("--store mysql", "invalid choice: 'mysql'"),
+        ("--jobs 0", "'0' is no number from 1 on"),
+        ("--kills many", "'many' is no number from 1 on"),
+        ("--minutes -1", "no minutes more than 0"),
+        ("--full-size --jobs 7", "--full-size sets all sizes: omit --jobs"),
+        ("--part 0.1", "--part needs --full-size"),
+        ("--full-size --part 3", "'3' is more than all"),
+        ("--faults kill --connections 9", "--connections is how many read streams"),
+        ("--workers 1", "--workers is 1; it must be from 2 to"),
+        ("--json nowhere/figures.json", "there is no directory"),
+        ("--faults restart", "restart is a storm of postgresql; with --store sqlite, leave it out"),
+        ("--url postgresql://here/", "--url names a PostgreSQL server, and the store is sqlite"),
+        (
+            "--store postgresql --url postgresql://here/ --faults restart",
+            "restart crashes its server: leave out --url",
+        ),
+    ],
+)
+def test_a_wrong_option_is_named(
+    arguments: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments.split())
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_storm_of_another_store_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(STORES, "elsewhere", STORES["sqlite"])
+    with pytest.raises(SystemExit):
+        main(["--store", "elsewhere", "--faults", "kill,powercut"])
+    assert "powercut is a storm of sqlite; with --store elsewhere" in capsys.readouterr().err
+
+
+def test_more_connections_than_files_may_be_open_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    with pytest.raises(SystemExit):
+        main(["--store", "postgresql", "--faults", "streams", "--connections", "5000"])
+    assert "need 5200 open files in one process, and 4096 are allowed" in capsys.readouterr().err
+
+
+def test_a_run_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "kill").mkdir()
+    with pytest.raises(SystemExit):
+        main(["--faults", "kill", "--keep", str(tmp_path)])
+    assert "holds a run of kill; name another directory" in capsys.readouterr().err
+
+
+def test_every_storm_has_a_standard_size() -> None:
+    assert STANDARD_SIZES.keys() == STORMS.keys()
+    assert all(
+        plan.faults is None or STORMS[name].inject is not None
+        for name, plan in STANDARD_SIZES.items()
+    )
+
+
+def test_a_run_prints_a_summary_and_writes_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--faults", "cancel", "--jobs", "40", "--workers", "2", "--seed", "5", "--json"]
+    main([*arguments, str(tmp_path / "figures.json"), "--keep", str(tmp_path / "kept")])
+    [figures] = json.loads((tmp_path / "figures.json").read_text())
+    assert (figures["jobs"], figures["seed"], figures["violations"]) == (40, 5, [])
+    assert figures["bound"] == 3 / 40
+    reported = capsys.readouterr()
+    assert "40 jobs, 0 violations" in reported.out
+    assert "cancel: 40 jobs, seed 5" in reported.err
+    assert (tmp_path / "kept" / "cancel" / "plan.json").exists()
