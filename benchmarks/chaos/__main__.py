@@ -124,11 +124,11 @@ def _plans(parser: ArgumentParser, given: Namespace) -> dict[str, Plan]:
     given.url = _server(parser, given)
     given.faults = _fitting(parser, given)
     if given.keep and (there := [name for name in given.faults if (given.keep / name).exists()]):
-        parser.error(f"{given.keep} holds a run of {', '.join(there)}; name another directory")
+        parser.error(f"{given.keep} has a run of {', '.join(there)}; use another directory")
     if given.json and not given.json.absolute().parent.is_dir():
-        parser.error(f"--json {given.json}: there is no directory {given.json.absolute().parent}")
+        parser.error(f"--json {given.json}: the directory does not exist")
     if given.connections and not any(STANDARD_SIZES[name].connections for name in given.faults):
-        parser.error("--connections is how many read streams: add the storm streams, or leave it")
+        parser.error("--connections needs the storm streams")
     _check_files(parser, given)
     common = {"seed": given.seed, "store": given.store, "server": given.url}
     if given.workers is not None:
@@ -143,8 +143,8 @@ def _check_files(parser: ArgumentParser, given: Namespace) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if any(readers) and hard != resource.RLIM_INFINITY and hard < needed:
         parser.error(
-            f"{max(readers)} connections need {needed} open files in one process, and {hard} are "
-            f"allowed here: ulimit -Hn {needed} as root, or fewer --connections"
+            f"{max(readers)} connections need {needed} open files in one process; the "
+            f"limit is {hard}: run ulimit -Hn {needed} as root, or use fewer --connections"
         )
 
 
@@ -152,26 +152,28 @@ def _server(parser: ArgumentParser, given: Namespace) -> str | None:
     if given.store == "postgresql":
         return given.url or os.environ.get(URL) or None
     if given.url is not None:
-        parser.error(f"--url names a PostgreSQL server, and the store is {given.store}")
+        parser.error(f"--url needs --store postgresql, not {given.store}")
     return None
 
 
 def _fitting(parser: ArgumentParser, given: Namespace) -> list[str]:
     """The storms that were named, or all; ends the program if one cannot be here."""
-    of_store = [name for name, storm in STORMS.items() if storm.only in {None, given.store}]
-    fit = [name for name in of_store if given.url is None or not STORMS[name].local_postgres]
+    of_store = [name for name, storm in STORMS.items() if storm.only_store in {None, given.store}]
+    fit = [name for name in of_store if given.url is None or not STORMS[name].needs_own_server]
     for name in given.faults or ():
         if name not in of_store:
-            only = STORMS[name].only
-            parser.error(f"{name} is a storm of {only}; with --store {given.store}, leave it out")
+            only = STORMS[name].only_store
+            parser.error(f"{name} needs --store {only}, not {given.store}")
         if name not in fit:
-            parser.error(f"{name} crashes its server: leave out --url ({URL}), or the storm")
+            parser.error(f"{name} crashes its server: remove --url ({URL}), or the storm")
     return given.faults or fit
 
 
 def _size(name: str, given: Namespace) -> Plan:
     if given.full_size:
-        return STANDARD_SIZES[name] if given.part is None else STANDARD_SIZES[name].part(given.part)
+        return (
+            STANDARD_SIZES[name] if given.part is None else STANDARD_SIZES[name].scaled(given.part)
+        )
     counted = given.kills if STORMS[name].inject is not None else None
     seconds = 60 * (given.minutes or 1) if counted is None or given.minutes else HOUR
     requested = STANDARD_SIZES[name]
@@ -190,13 +192,13 @@ def _names(text: str) -> list[str]:
     names = list(dict.fromkeys(text.split(",")))
     if unknown := [name for name in names if name not in STORMS]:
         known = ", ".join(STORMS)
-        raise argparse.ArgumentTypeError(f"no storm is called {unknown[0]!r}; known are {known}")
+        raise argparse.ArgumentTypeError(f"unknown storm {unknown[0]!r}; choose from {known}")
     return names
 
 
 def _number(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)
 
 
@@ -207,7 +209,7 @@ def _minutes(text: str) -> float:
 def _part(text: str) -> float:
     part = _positive(text, "part")
     if part > 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is more than all; give a part like 0.1")
+        raise argparse.ArgumentTypeError(f"{text!r} is more than 1; use a fraction like 0.1")
     return part
 
 
@@ -217,7 +219,7 @@ def _positive(text: str, what: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no {what} more than 0")
+        raise argparse.ArgumentTypeError(f"{what} must be more than 0, not {text!r}")
     return value
 
 

@@ -137,7 +137,7 @@ class HistoryRecordingStore(WrappedStore):
         elif transition.trigger is Trigger.PROMOTE:
             kind = Kind.PROMOTE
         else:
-            raise NotImplementedError(f"histories do not tell of {transition.trigger}")
+            raise NotImplementedError(f"call histories do not support {transition.trigger}")
         call = self._call(kind, transition.fence, transition.token, transition.trigger.value)
         return call._replace(crash=True) if transition.crash else call
 

@@ -79,7 +79,7 @@ def _doom(ctx: Context, seconds: float) -> None:
 
 
 def _die() -> None:
-    note("driver", fault="SIGKILL of one that gathers", pid=os.getpid())
+    note("driver", fault="SIGKILL of a fan-in worker", pid=os.getpid())
     os.kill(os.getpid(), signal.SIGKILL)
 
 

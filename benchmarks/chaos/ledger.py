@@ -10,16 +10,18 @@ import json
 import os
 from functools import lru_cache
 from pathlib import Path
-from time import time_ns  # the true clock, also if a storm patches it
+from time import time_ns  # the true clock, even if a storm skews `time`
 from typing import Any, TypeAlias
 
-STORM_DIRECTORY = "CHAOS_PLACE"  # the environment variable that names the directory of a storm
-QUIET = "quiet"  # a file there: no more faults follow, and waiting tasks may end
+STORM_VARIABLE = (
+    "CHAOS_STORM_DIRECTORY"  # the environment variable that names the directory of a storm
+)
+QUIET = "quiet"  # a file in it: no more faults follow, and waiting tasks may end
 Line: TypeAlias = dict[str, Any]
 
 
 def storm_directory() -> Path:
-    return Path(os.environ[STORM_DIRECTORY])
+    return Path(os.environ[STORM_VARIABLE])
 
 
 @lru_cache(maxsize=8)
@@ -29,7 +31,7 @@ def _file(directory: Path, role: str, pid: int) -> int:
 
 
 def note(role: str, directory: Path | None = None, **facts: Any) -> None:
-    """Append a line, with the time in microseconds. When this returns, it is on disk."""
+    """Append a line, with the time in microseconds, and sync it to disk."""
     line = json.dumps({**facts, "at": time_ns() // 1000}) + "\n"
     file = _file(directory or storm_directory(), role, os.getpid())
     os.write(file, line.encode())
@@ -37,7 +39,7 @@ def note(role: str, directory: Path | None = None, **facts: Any) -> None:
 
 
 def read(directory: Path, role: str) -> list[Line]:
-    """All lines of that role, in the order of their time."""
+    """Return all lines of that role, in order of time."""
     lines = [
         line
         for path in sorted((directory / "ledger").glob(f"{role}-*.jsonl"))

@@ -33,9 +33,11 @@ class Progress:
     def _line(self, fleet: Fleet) -> str:
         plan, storm = self._plan, self._storm
         ended = f"{fleet.store.ended_count(fleet.directory):,} of {plan.jobs:,} jobs"
-        dealt = fleet.faults[storm.counts] if storm.counts else sum(fleet.faults.values())
-        of = f" of {plan.faults:,}" if plan.faults and storm.counts else ""
-        send_signal = f", {dealt:,}{of} {storm.counts or 'faults'}" if storm.inject else ""
+        dealt = (
+            fleet.faults[storm.counted_fault] if storm.counted_fault else sum(fleet.faults.values())
+        )
+        of = f" of {plan.faults:,}" if plan.faults and storm.counted_fault else ""
+        send_signal = f", {dealt:,}{of} {storm.counted_fault or 'faults'}" if storm.inject else ""
         return f"{storm.name}: {ended}{send_signal}, {time.monotonic() - self._began:.0f} s"
 
     def _say(self, line: str) -> None:

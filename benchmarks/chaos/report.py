@@ -57,7 +57,7 @@ class StormResult:
 
 
 def storm_result(evidence: Evidence, violations: list[str], seconds: float) -> StormResult:
-    ends = [line for line in evidence.ran if line["phase"] == "end"]
+    ends = [line for line in evidence.task_lines if line["phase"] == "end"]
     kept = {(row["id"], step["step"]) for row in evidence.jobs for step in evidence.steps.get(row["n"], ())
             if step["attempt"] < row["attempt"]}  # fmt: skip
     taken = {(row["id"], past["fence"]): past["at"] for row in evidence.jobs for past in evidence.attempts(row)
@@ -88,7 +88,7 @@ def storm_result(evidence: Evidence, violations: list[str], seconds: float) -> S
         late_workers=_late_workers(evidence),
         dropped_settles=sum(text.count(_DROPPED) for text in logs),
         recycled=sum(text.count(_RECYCLED) for text in logs),
-        repeated_calls=sum("refused" in line for line in evidence.produced),
+        repeated_calls=sum("refused" in line for line in evidence.producer_lines),
         cancels=dict(Counter(answer or "unanswered" for answer in evidence.cancels.values())),
         gates=seen(evidence),
         streams=transcript_checks.seen(evidence.directory),
@@ -134,8 +134,8 @@ def _figures(result: StormResult) -> dict[str, str]:
         "jobs": f"{result.jobs:,}: {_counts(result.ended)}",
         "faults": _counts(result.faults),
         "attempts": f"{result.attempts:,}",
-        "lost with their process": f"{result.crashes:,}",
-        "what was seen": "; ".join(_seen(result)),
+        "crashes": f"{result.crashes:,}",
+        "observed": "; ".join(_seen(result)),
         "lease": f"{result.lease:g} s",
         "took": f"{result.seconds:,.0f} s",
         "violations": str(len(result.violations)),
@@ -148,15 +148,15 @@ def _seen(result: StormResult) -> Iterator[str]:
     if result.rescues is not None:
         yield _seconds(result.rescues)
     counted = {
-        "steps not done again": result.resumed_steps,
-        "ghosts ran to their end": result.stale_settles,
+        "completed steps not repeated": result.resumed_steps,
+        "stale attempts ran to their end": result.stale_settles,
         "of their effects refused by the register": result.refused_effects,
         "late settles refused by the store": result.refused_settles,
         "settles met a lock and were repeated": result.busy_settles,
         "times a frozen worker woke up and was refused": result.late_workers,
         "late results dropped by the worker itself": result.dropped_settles,
         "workers replaced for their size": result.recycled,
-        "calls of producers refused, and repeated": result.repeated_calls,
+        "refused calls of producers, repeated": result.repeated_calls,
     }
     yield from (f"{count:,} {what}" for what, count in counted.items() if count)
     if result.gates is not None:
@@ -174,7 +174,7 @@ def _seconds(found: RescueTimes) -> str:
     )
     if found.unwatched:
         longest = f"{found.unwatched_longest:g} s (longest)"
-        message += f"; {found.unwatched} across a further kill of everything: {longest}"
+        message += f"; {found.unwatched} across another kill of all processes: {longest}"
     return message
 
 
@@ -182,14 +182,14 @@ def _waits(found: Gates) -> str:
     most = ", ".join(f"{number} of {name}" for name, number in sorted(found.most.items()))
     return (
         f"at most {most}; {found.waited:,} waits at gates, {found.longest:g} s (longest) of them "
-        f"with room, {found.late} for more than a lease and {SLACK:g} s"
+        f"with free capacity, {found.late} for more than a lease and {SLACK:g} s"
     )
 
 
 def _read(found: Streams) -> str:
     return (
         f"{found.readers:,} readers on {found.connections:,} connections, {found.most:,} at once, "
-        f"{found.cut:,} of them cut off; {found.events:,} events came"
+        f"{found.cut:,} of them cut off; {found.events:,} events received"
     )
 
 

@@ -1,8 +1,4 @@
-"""The storms by name, their standard sizes, and the run of one storm.
-
-A run has two parts: faults while jobs are left (or until its time is over), then calm, in which
-every job must end. Then all processes are stopped, and the checker runs.
-"""
+"""The storms by name, and their standard sizes."""
 
 from __future__ import annotations
 
@@ -14,11 +10,10 @@ from benchmarks.chaos.processes.config import TaskMix
 from benchmarks.chaos.storm import Plan, Storm
 from benchmarks.chaos.streams import stream_faults, stream_servers
 
-
 HOUR = 3600.0
-_BOTH = {"work": 3, "stepped": 1}
-_AMONG = {"plain": 24, "in_child": 6}
-_SERVED = TaskMix(tasks={"work": 2, "stepped": 1}, seconds=(0.0, 0.2), cancels=0.1)
+_WORK_AND_STEPS = {"work": 3, "stepped": 1}
+_HARMLESS_TASKS = {"plain": 24, "in_child": 6}
+_SERVER_MIX = TaskMix(tasks={"work": 2, "stepped": 1}, seconds=(0.0, 0.2), cancels=0.1)
 _LIMITS: dict[str, dict[str, float]] = {
     "queue:default": {"concurrency": 8},
     "task:benchmarks.chaos.tasks.rated": {"starts": 8, "period": 0.5},
@@ -30,52 +25,52 @@ STORMS = {
     for storm in (
         Storm(
             name="kill",
-            mix=TaskMix(tasks=_BOTH),
+            mix=TaskMix(tasks=_WORK_AND_STEPS),
             inject=faults.kill,
-            counts="SIGKILL",
-            every=0.1,
+            counted_fault="SIGKILL",
+            interval=0.1,
             sweepers=1,
         ),
         Storm(
             name="tree",
-            mix=TaskMix(tasks=_BOTH, seconds=(0.0, 0.2)),
+            mix=TaskMix(tasks=_WORK_AND_STEPS, seconds=(0.0, 0.2)),
             inject=faults.kill_all,
-            counts=faults.TREE,
-            every=0.5,
+            counted_fault=faults.ALL_KILLED,
+            interval=0.5,
             sweepers=1,
         ),
         Storm(
             name="freeze",
             mix=TaskMix(tasks={"work": 2, "stepped": 1, "blocking": 1}, seconds=(0.05, 0.2)),
             inject=faults.freeze,
-            counts="SIGSTOP",
-            hits=3,
-            every=0.2,
+            counted_fault="SIGSTOP",
+            faults_per_injection=3,
+            interval=0.2,
             lease=1.0,
             sweepers=1,
         ),
         Storm(
             name="term",
-            mix=TaskMix(tasks=_BOTH, seconds=(0.0, 0.4)),
-            inject=faults.replace,
-            counts="SIGTERM",
-            every=0.2,
-            lease=30.0,  # so that a machine that is slow burns nothing, either
+            mix=TaskMix(tasks=_WORK_AND_STEPS, seconds=(0.0, 0.4)),
+            inject=faults.replace_worker,
+            counted_fault="SIGTERM",
+            interval=0.2,
+            lease=30.0,  # long, so that a slow machine loses no attempt, either
             grace=0.1,
             may_lose_attempts=False,
         ),
         Storm(
             name="cancel",
-            mix=TaskMix(tasks=_BOTH, cancels=0.7),
+            mix=TaskMix(tasks=_WORK_AND_STEPS, cancels=0.7),
             lease=30.0,
             may_lose_attempts=False,
         ),
         Storm(
             name="lost-answers",
             mix=TaskMix(tasks={"work": 1, "stepped": 2}, cancels=0.1),
-            inject=faults.replace,
-            counts="SIGTERM",
-            every=0.2,
+            inject=faults.replace_worker,
+            counted_fault="SIGTERM",
+            interval=0.2,
             lost_calls=0.05,
             lease=30.0,
             sweepers=1,
@@ -84,13 +79,13 @@ STORMS = {
         Storm(name="killer", mix=TaskMix(tasks={"plain": 1}, once=("killer",)), producers=1),
         Storm(
             name="segfault",
-            mix=TaskMix(tasks=_AMONG | {"segfault": 1}, once=("segfault",)),
+            mix=TaskMix(tasks=_HARMLESS_TASKS | {"segfault": 1}, once=("segfault",)),
             lease=30.0,
             may_lose_attempts=False,
         ),
         Storm(
             name="oom",
-            mix=TaskMix(tasks=_AMONG | {"memory_hog": 1}, once=("memory_hog",)),
+            mix=TaskMix(tasks=_HARMLESS_TASKS | {"memory_hog": 1}, once=("memory_hog",)),
             lease=30.0,
             may_lose_attempts=False,
         ),
@@ -107,50 +102,50 @@ STORMS = {
             mix=TaskMix(
                 tasks={"work": 3, "stepped": 3, "blocking": 1}, seconds=(0.0, 0.2), cancels=0.2
             ),
-            inject=faults.any_of_them,
-            every=0.2,
+            inject=faults.any_worker_fault,
+            interval=0.2,
             sweepers=1,
             lost_calls=0.05,
         ),
         Storm(
             name="restart",
-            mix=_SERVED,
+            mix=_SERVER_MIX,
             inject=faults.crash_server,
-            counts=faults.CRASH,
-            every=3.0,
-            lease=30.0,  # outlasts the recovery: then it may cost no attempt
+            counted_fault=faults.CRASH,
+            interval=3.0,
+            lease=30.0,  # longer than the recovery, so that no attempt is lost
             sweepers=1,
             may_lose_attempts=False,
-            only="postgresql",
-            local_postgres=True,
+            only_store="postgresql",
+            needs_own_server=True,
         ),
         Storm(
             name="backends",
-            mix=_SERVED,
-            inject=faults.end_backends,
-            counts=faults.BACKEND,
-            every=0.2,
+            mix=_SERVER_MIX,
+            inject=faults.terminate_backends,
+            counted_fault=faults.BACKEND,
+            interval=0.2,
             lease=30.0,
             sweepers=1,
             may_lose_attempts=False,
-            only="postgresql",
+            only_store="postgresql",
         ),
         Storm(
             name="clocks",
-            mix=TaskMix(tasks=_BOTH),
+            mix=TaskMix(tasks=_WORK_AND_STEPS),
             inject=faults.kill,
-            counts="SIGKILL",
-            every=0.1,
+            counted_fault="SIGKILL",
+            interval=0.1,
             sweepers=1,
             skew=HOUR,
-            only="postgresql",  # SQLite uses the clock of the writing process
+            only_store="postgresql",  # SQLite uses the clock of the writing process
         ),
         Storm(
             name="flow",
             mix=TaskMix(tasks={}, flow=True),
             inject=faults.kill,
-            counts="SIGKILL",
-            every=0.1,
+            counted_fault="SIGKILL",
+            interval=0.1,
             producers=1,
             sweepers=1,
         ),
@@ -163,23 +158,23 @@ STORMS = {
                 limits=_LIMITS,
             ),
             inject=faults.kill_or_freeze,
-            every=0.2,
+            interval=0.2,
             sweepers=1,
         ),
         Storm(
-            name="streams",  # with twenty readers of each job
+            name="streams",  # twenty readers per job
             mix=TaskMix(tasks={"log_writer": 1}, seconds=(1.0, 4.0), cancels=0.1),
             inject=stream_faults.break_streams,
-            every=0.5,
+            interval=0.5,
             sweepers=1,
-            only="postgresql",
-            around=stream_servers.with_stream_servers,
+            only_store="postgresql",
+            context=stream_servers.with_stream_servers,
         ),
-        *(replace(storm, only="sqlite") for storm in DISK_STORMS.values()),
+        *(replace(storm, only_store="sqlite") for storm in DISK_STORMS.values()),
     )
 }
 
-# What must be shown of each, on a machine of two cores in half an hour.
+# Sizes of the proof report, for a machine of two cores.
 STANDARD_SIZES = {
     "kill": Plan(jobs=50_000, faults=1000, seconds=HOUR, seed=0, slots=2),
     "tree": Plan(jobs=5000, faults=100, seconds=HOUR, seed=0),

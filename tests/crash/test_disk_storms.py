@@ -48,10 +48,10 @@ def test_no_power_cut_loses_an_acknowledged_write(rage: Rage) -> None:
     assert storm_result.crashes > 0
 
 
-@pytest.mark.parametrize("mounted", [True, False], ids=["really", "pretended"])
+@pytest.mark.parametrize("mounted", [True, False], ids=["mounted", "simulated"])
 def test_a_full_disk_refuses_clearly_and_costs_nothing(rage: Rage, mounted: bool) -> None:
     quick = replace(STORMS["full"].mix, seconds=(0.0, 0.02), pause=0.05)
-    storm = replace(STORMS["full"], mix=quick, around=partial(small_disk, mount=mounted))
+    storm = replace(STORMS["full"], mix=quick, context=partial(small_disk, mount=mounted))
     storm_result = rage(storm, jobs=240, faults=2)  # at the first of them there is more to enqueue
     if mounted and "disk full (a tmpfs)" not in storm_result.faults:
         pytest.skip("a small file system cannot be mounted here")
@@ -81,7 +81,7 @@ def test_without_a_sync_at_each_commit_a_power_cut_is_seen(
     storm = replace(
         STORMS["powercut"],
         inject=partial(cut, harsh=True),
-        around=partial(journaled_disk, kind=kind, durability=durability, pages=10_000),
+        context=partial(journaled_disk, kind=kind, durability=durability, pages=10_000),
     )
     plan = Plan(jobs=60, faults=1, seconds=60, seed=11, workers=2)
     violations = run(storm, plan, tmp_path / "storm").violations
@@ -92,5 +92,5 @@ def test_a_commit_that_failed_and_is_taken_for_done_is_seen(tmp_path: Path) -> N
     plant = "tests.crash.planted_disk_bug:failed_commit_is_taken_for_done"
     plan = Plan(jobs=120, faults=2, seconds=60, seed=11, workers=2, quiet_timeout=1, plant=plant)
     violations = run(STORMS["eio"], plan, tmp_path / "storm").violations
-    message = "was taken; that attempt ended by claim"
+    message = "was applied; the attempt ended by claim"
     assert any(message in violation for violation in violations), violations

@@ -18,16 +18,16 @@ TASK = "task:benchmarks.chaos.tasks.rated"
 @pytest.mark.parametrize(
     ("storm", "bug", "message"),
     [
-        ("term", "crash.planted_bugs:release_burns_an_attempt", "its task raises none"),
+        ("term", "crash.planted_bugs:release_burns_an_attempt", "its task raised none"),
         (
             "term",
             "crash.planted_bugs:rescue_does_not_wait_for_the_lease",
-            "before its lease ran out",
+            "before its lease expired",
         ),
         (
             "cancel",
             "crash.planted_bugs:success_overrules_a_cancel",
-            "was answered running; it ended",
+            "returned running; the job ended",
         ),
         (
             "flow",

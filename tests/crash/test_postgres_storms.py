@@ -9,7 +9,7 @@ from random import SystemRandom
 
 import pytest
 from benchmarks.chaos.faults import BACKEND, CRASH
-from benchmarks.chaos.processes.clock_skew import OFF
+from benchmarks.chaos.processes.clock_skew import CLOCK_SKEWED
 from benchmarks.chaos.report import StormResult
 from benchmarks.chaos.stores.local_postgres import NoServerError, local_postgres
 from benchmarks.chaos.storm import Plan
@@ -33,7 +33,7 @@ def rage(tmp_path: Path) -> Rage:
         print(storm_result)  # noqa: T201
         assert storm_result.violations == []
         assert storm_result.jobs >= jobs
-        if counted := STORMS[name].counts:
+        if counted := STORMS[name].counted_fault:
             assert storm_result.faults[counted] >= faults
         return storm_result
 
@@ -46,7 +46,7 @@ def rage(tmp_path: Path) -> Rage:
         ("restart", "crash.planted_server_bug:commits_do_not_wait_for_the_disk", 1,
          "was acknowledged and is lost"),
         ("clocks", "planted_bugs.bugs.postgres:leases_use_the_workers_clock", 2,
-         "no clock of the store"),
+         "not by the clock of the store"),
     ],
 )  # fmt: skip
 def test_the_bug_is_found(tmp_path: Path, storm: str, bug: str, faults: int, message: str) -> None:
@@ -62,7 +62,7 @@ def test_the_bug_is_found(tmp_path: Path, storm: str, bug: str, faults: int, mes
 def server_for(name: str) -> str | None:
     """Return the configured server unless the storm crashes it; None means a new one."""
     given = os.environ.get("WINDLASS_TEST_POSTGRES_URL")
-    if given and not STORMS[name].local_postgres:
+    if given and not STORMS[name].needs_own_server:
         return given
     try:
         local_postgres()
@@ -80,7 +80,7 @@ def test_killed_workers_lose_nothing(rage: Rage) -> None:
 
 def test_a_diamond_and_a_fan_out_survive_kills(rage: Rage) -> None:
     storm_result = rage("flow", jobs=120, faults=2)
-    assert storm_result.faults["SIGKILL of one that gathers"] > 0
+    assert storm_result.faults["SIGKILL of a fan-in worker"] > 0
     assert storm_result.crashes > 0
     assert storm_result.ended == {"succeeded": 120}
 
@@ -96,7 +96,7 @@ def test_killed_workers_whose_clocks_are_up_to_an_hour_off_lose_nothing(rage: Ra
     """Ahead and behind, each by another while; sweepers and producers, too."""
     storm_result = rage("clocks", jobs=100, faults=5)
     assert (
-        storm_result.faults[OFF] >= 3 + 5
+        storm_result.faults[CLOCK_SKEWED] >= 3 + 5
     )  # the first workers, and those that replaced the killed
     assert storm_result.crashes > 0
     assert storm_result.ended == {"succeeded": storm_result.jobs}

@@ -15,22 +15,22 @@ from benchmarks.chaos.storm_catalog import STANDARD_SIZES, STORMS
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--faults kill,quake", "no storm is called 'quake'; known are kill"),
+        ("--faults kill,quake", "unknown storm 'quake'; choose from kill"),
         ("--store mysql", "invalid choice: 'mysql'"),
-        ("--jobs 0", "'0' is no number from 1 on"),
-        ("--kills many", "'many' is no number from 1 on"),
-        ("--minutes -1", "no minutes more than 0"),
+        ("--jobs 0", "'0' is not a positive integer"),
+        ("--kills many", "'many' is not a positive integer"),
+        ("--minutes -1", "minutes must be more than 0"),
         ("--full-size --jobs 7", "--full-size sets all sizes: omit --jobs"),
         ("--part 0.1", "--part needs --full-size"),
-        ("--full-size --part 3", "'3' is more than all"),
-        ("--faults kill --connections 9", "--connections is how many read streams"),
+        ("--full-size --part 3", "'3' is more than 1"),
+        ("--faults kill --connections 9", "--connections needs the storm streams"),
         ("--workers 1", "--workers is 1; it must be from 2 to"),
-        ("--json nowhere/figures.json", "there is no directory"),
-        ("--faults restart", "restart is a storm of postgresql; with --store sqlite, leave it out"),
-        ("--url postgresql://here/", "--url names a PostgreSQL server, and the store is sqlite"),
+        ("--json nowhere/figures.json", "the directory does not exist"),
+        ("--faults restart", "restart needs --store postgresql, not sqlite"),
+        ("--url postgresql://here/", "--url needs --store postgresql, not sqlite"),
         (
             "--store postgresql --url postgresql://here/ --faults restart",
-            "restart crashes its server: leave out --url",
+            "restart crashes its server: remove --url",
         ),
     ],
 )
@@ -49,7 +49,7 @@ def test_a_storm_of_another_store_is_refused(
     monkeypatch.setitem(STORES, "elsewhere", STORES["sqlite"])
     with pytest.raises(SystemExit):
         main(["--store", "elsewhere", "--faults", "kill,powercut"])
-    assert "powercut is a storm of sqlite; with --store elsewhere" in capsys.readouterr().err
+    assert "powercut needs --store sqlite, not elsewhere" in capsys.readouterr().err
 
 
 def test_more_connections_than_files_may_be_open_are_refused(
@@ -58,14 +58,14 @@ def test_more_connections_than_files_may_be_open_are_refused(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
     with pytest.raises(SystemExit):
         main(["--store", "postgresql", "--faults", "streams", "--connections", "5000"])
-    assert "need 5200 open files in one process, and 4096 are allowed" in capsys.readouterr().err
+    assert "need 5200 open files in one process; the limit is 4096" in capsys.readouterr().err
 
 
 def test_a_run_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "kill").mkdir()
     with pytest.raises(SystemExit):
         main(["--faults", "kill", "--keep", str(tmp_path)])
-    assert "holds a run of kill; name another directory" in capsys.readouterr().err
+    assert "has a run of kill; use another directory" in capsys.readouterr().err
 
 
 def test_every_storm_has_a_standard_size() -> None:

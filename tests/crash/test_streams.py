@@ -88,7 +88,7 @@ def problems(directory: Path, lines: list[dict[str, Any]]) -> str:
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (directory / "streams" / "transcript.jsonl").write_text(text)
     evidence = Evidence(
-        directory=directory, plan={"connections": 2}, produced=[], ran=[], settled=[], faults=[],
+        directory=directory, plan={"connections": 2}, producer_lines=[], task_lines=[], settle_lines=[], faults=[],
         register={}, jobs=[ROW], log={1: [SAID]}, steps={}, outcomes={}, leftovers=set(), now=0,
     )  # fmt: skip
     return "\n".join(problem for check in CHECKS for problem in check(evidence))
@@ -101,20 +101,24 @@ def test_correct_transcripts_have_no_violations(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("index", "change", "message"),
     [
-        (4, {"body": body(*LOG[1:])}, "1000-2 came twice"),
-        (4, {"body": body(*LOG[3:])}, "where the log has ('2000-3', 'job-status')"),
-        (4, {"body": body(LOG[3], LOG[2], LOG[4])}, "where the log has ('2000-3', 'job-status')"),
-        (4, {"body": body(LOG[2], LOG[3])}, "was told 4 events, the log has 5"),
+        (4, {"body": body(*LOG[1:])}, "1000-2 was received twice"),
+        (4, {"body": body(*LOG[3:])}, "the log has ('2000-3', 'job-status')"),
+        (4, {"body": body(LOG[3], LOG[2], LOG[4])}, "the log has ('2000-3', 'job-status')"),
+        (4, {"body": body(LOG[2], LOG[3])}, "received 4 events; the log has 5"),
         (4, {"body": body(LOG[2], ("3001-4", *LOG[3][1:]), LOG[4])}, "('3000-4', 'log')"),
-        (4, {"body": body(LOG[2], ("3000-4", "log", '{"message":"ho"}'), LOG[4])}, "in two ways"),
-        (4, {"body": body(*LOG[2:]) + "evil\n\n"}, "was told b'evil'"),
+        (
+            4,
+            {"body": body(LOG[2], ("3000-4", "log", '{"message":"ho"}'), LOG[4])},
+            "has different data",
+        ),
+        (4, {"body": body(*LOG[2:]) + "evil\n\n"}, "received the line b'evil'"),
         (4, {"body": body(*LOG[2:])[:-1]}, "ended in the middle of a message"),
-        (4, {"after": "1000-1"}, "asked from 1000-1, and has 1000-2"),
-        (5, {"status": 200, "body": "retry: 1000\n\n"}, "was not told that there is nothing more"),
-        (5, {"status": 404}, "was answered 404"),
-        (3, {"status": 204}, "told that there is nothing more after 1000-2"),
-        (5, {"body": "x"}, "told that there is nothing more after 4000-5"),
-        (2, {"reader": 0}, "asked from None, and has 4000-5"),
+        (4, {"after": "1000-1"}, "requested events after 1000-1, but has 1000-2"),
+        (5, {"status": 200, "body": "retry: 1000\n\n"}, "did not receive 204 at the end"),
+        (5, {"status": 404}, "received status 404"),
+        (3, {"status": 204}, "received 204 after 1000-2"),
+        (5, {"body": "x"}, "received 204 after 4000-5"),
+        (2, {"reader": 0}, "requested events after None, but has 4000-5"),
     ],
 )
 def test_a_spoiled_transcript_is_seen(
@@ -126,7 +130,7 @@ def test_a_spoiled_transcript_is_seen(
 
 
 def test_a_reader_without_a_transcript_is_missed(tmp_path: Path) -> None:
-    assert "1 readers were told something, of 2" in problems(tmp_path, sound()[:2])
+    assert "1 of 2 readers received something" in problems(tmp_path, sound()[:2])
 
 
 def test_a_changed_log_text_is_found(tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ class Evidence:
 
     directory: Path
     plan: Row
-    produced: list[Line]
-    ran: list[Line]
-    settled: list[Line]
+    producer_lines: list[Line]
+    task_lines: list[Line]
+    settle_lines: list[Line]
     faults: list[Line]
     register: dict[str, list[int]]
     jobs: list[Row]
@@ -40,9 +40,9 @@ class Evidence:
         """Every job that a producer meant to enqueue, or one that fans out, and its task."""
         requested = {
             job: task
-            for line in self.produced
-            if "asks" in line
-            for job, task in zip(line["asks"], line["tasks"], strict=True)
+            for line in self.producer_lines
+            if "enqueues" in line
+            for job, task in zip(line["enqueues"], line["tasks"], strict=True)
         }
         numbers = {row["id"]: row["n"] for row in self.jobs if row["id"] in self.fans}
         made = [edge for n in numbers.values() for edge in self.edges.get(n, ())]
@@ -51,20 +51,20 @@ class Evidence:
     @cached_property
     def fans(self) -> dict[str, int]:
         """How many jobs each of these must make, and wait for."""
-        return {line["fans"]: line["parts"] for line in self.produced if "fans" in line}
+        return {line["fans"]: line["parts"] for line in self.producer_lines if "fans" in line}
 
     @cached_property
     def acknowledged(self) -> list[str]:
-        return [job for line in self.produced for job in line.get("answered", ())]
+        return [job for line in self.producer_lines for job in line.get("acknowledged", ())]
 
     @cached_property
     def cancels(self) -> dict[str, str | None]:
         """Every job with a cancel request, and its result if one was received."""
         requested: dict[str, str | None] = {
-            line["cancels"]: None for line in self.produced if "cancels" in line
+            line["cancels"]: None for line in self.producer_lines if "cancels" in line
         }
         return requested | {
-            line["canceled"]: line["answer"] for line in self.produced if "canceled" in line
+            line["canceled"]: line["answer"] for line in self.producer_lines if "canceled" in line
         }
 
     @cached_property
@@ -73,15 +73,15 @@ class Evidence:
         names = ("job", "fence", "trigger", "status", "state")
         return [
             {**dict(zip(names, answer, strict=True)), "pid": line["pid"], "at": line["at"]}
-            for line in self.settled
-            for answer in line["answers"]
+            for line in self.settle_lines
+            for answer in line["results"]
         ]
 
     @cached_property
     def runs(self) -> dict[str, list[Line]]:
         """What the attempts of each job wrote, in order of time."""
         found: dict[str, list[Line]] = {}
-        for line in self.ran:
+        for line in self.task_lines:
             found.setdefault(line["job"], []).append(line)
         return found
 
@@ -96,9 +96,9 @@ def gather(directory: Path) -> Evidence:
     return Evidence(
         directory=directory,
         plan=plan,
-        produced=ledger.read(directory, "producer"),
-        ran=ledger.read(directory, "task"),
-        settled=ledger.read(directory, "settle"),
+        producer_lines=ledger.read(directory, "producer"),
+        task_lines=ledger.read(directory, "task"),
+        settle_lines=ledger.read(directory, "settle"),
         faults=ledger.read(directory, "driver"),
         register=fenced_register.read(directory),
         jobs=tables.jobs,

@@ -13,7 +13,7 @@ def nothing_is_waited_for_any_more(evidence: Evidence) -> Iterator[str]:
     for row in evidence.jobs:
         left = [edge["parent_id"] for edge in evidence.edges.get(row["n"], ()) if edge["open"]]
         if left or row.get("waiting_for"):
-            yield f"job {row['id']} is over and waits for {row['waiting_for']}: {left[:3]}"
+            yield f"job {row['id']} has ended but waits for {row['waiting_for']}: {left[:3]}"
 
 
 def none_went_on_before_what_it_waited_for(evidence: Evidence) -> Iterator[str]:
@@ -30,13 +30,13 @@ def none_went_on_before_what_it_waited_for(evidence: Evidence) -> Iterator[str]:
             parent = jobs.get(edge["parent_id"])
             what = f"job {row['id']} did not wait for {edge['parent_id']}"
             if parent is None:
-                yield f"{what}, which is not there"
+                yield f"{what}, which does not exist"
                 continue
             if began is None or parent["ended_at"] is None or began < parent["ended_at"]:
-                yield f"{what}: it began at {began}, that one ended at {parent['ended_at']}"
+                yield f"{what}: it started at {began}, the parent ended at {parent['ended_at']}"
             ended = done[parent["id"]]
             if ended is None or (starts and min(starts) < ended["at"]):
-                yield f"{what}: so says the ledger"
+                yield f"{what}: by the ledger"
 
 
 def _starts(evidence: Evidence, row: Row) -> list[int]:
@@ -62,7 +62,7 @@ def a_gathering_job_has_every_result_in_order(evidence: Evidence) -> Iterator[st
         for line in evidence.runs.get(row["id"], ()):
             if line["phase"] == "end" and line.get("got", []) != there:
                 number = len(line.get("got", []))
-                yield f"job {row['id']} went on with {number} results that are not its parents'"
+                yield f"job {row['id']} continued with {number} results that are not its parents'"
 
 
 def a_fan_out_made_each_part_once(evidence: Evidence) -> Iterator[str]:
@@ -75,7 +75,7 @@ def a_fan_out_made_each_part_once(evidence: Evidence) -> Iterator[str]:
         )
         items = [_item(evidence, part) for part in made]
         if items != list(range(parts)) or len({*made}) != parts:
-            yield f"job {fan} made {len({*made})} parts, of {len({*items})} items; {parts} were due"
+            yield f"job {fan} made {len({*made})} parts, of {len({*items})} items; {parts} were requested"
 
 
 def _item(evidence: Evidence, part: str) -> int | None:

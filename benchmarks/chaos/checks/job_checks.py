@@ -32,9 +32,9 @@ def acknowledged_jobs_exist_once(evidence: Evidence) -> Iterator[str]:
             yield f"job {job} was acknowledged and is lost"
     for job, count in there.items():
         if count > 1:
-            yield f"job {job} is there {count} times"
+            yield f"job {job} exists {count} times"
         if job not in evidence.requested:
-            yield f"job {job} is there and was never asked for"
+            yield f"job {job} exists but was never enqueued"
 
 
 def every_job_ended_as_it_must(evidence: Evidence) -> Iterator[str]:
@@ -44,9 +44,9 @@ def every_job_ended_as_it_must(evidence: Evidence) -> Iterator[str]:
         if state not in _FINAL:
             yield f"job {job} is still {state}"
         elif row["ended_at"] is None or row["lease_until"] is not None:
-            yield f"job {job} is {state} without an end, or with a lease"
+            yield f"job {job} is {state} without ended_at, or with a lease"
         if state == "canceled" and job not in evidence.cancels:
-            yield f"job {job} was canceled and nobody asked for it"
+            yield f"job {job} was canceled without a request"
         if (state == "failed") != (
             evidence.requested.get(job) in PROCESS_KILLERS
         ) and state in _FINAL:
@@ -60,7 +60,7 @@ def ends_were_counted_once(evidence: Evidence) -> Iterator[str]:
     for state in sorted({*found, *evidence.outcomes}):
         if found[state] != evidence.outcomes.get(state, 0):
             counted = evidence.outcomes.get(state, 0)
-            yield f"{counted} ends were counted as {state}, {found[state]} are there"
+            yield f"{counted} ends were counted as {state}; the tables have {found[state]}"
 
 
 def results_are_of_the_last_attempt(evidence: Evidence) -> Iterator[str]:
@@ -87,11 +87,11 @@ def fences_rise(evidence: Evidence) -> Iterator[str]:
         highest = 0
         for line in starts:
             if line["fence"] <= highest and line["fence"] not in lost:
-                yield f"job {row['id']} began with fence {line['fence']} after {highest}"
+                yield f"job {row['id']} started with fence {line['fence']} after {highest}"
             highest = max(highest, line["fence"])
         twice = [fence for fence, n in Counter(line["fence"] for line in starts).items() if n > 1]
         if twice or highest > row["fence"]:
-            yield f"job {row['id']} began twice with {twice}, or with {highest} over {row['fence']}"
+            yield f"job {row['id']} started twice with {twice}, or with {highest} over {row['fence']}"
 
 
 def attempts_do_not_overlap(evidence: Evidence) -> Iterator[str]:
@@ -107,11 +107,11 @@ def attempts_do_not_overlap(evidence: Evidence) -> Iterator[str]:
             what = f"job {row['id']}: fence {earlier['fence']}"
             ended, outcome = earlier["at"], earlier["facts"]["outcome"]
             if began is not None and began < ended:
-                yield f"{what} was not over when the next began"
+                yield f"{what} had not ended when the next started"
             if outcome in LOST and ended < earlier["facts"]["started_at"] + lease:
-                yield f"{what} was taken before its lease ran out"
+                yield f"{what} was rescued before its lease expired"
             if outcome not in LOST and _wrote_after(evidence, row["id"], earlier["fence"]):
-                yield f"{what} ran on after {outcome}"
+                yield f"{what} still ran after {outcome}"
 
 
 def _wrote_after(evidence: Evidence, job: str, fence: int) -> bool:
@@ -135,7 +135,7 @@ def instants_are_by_the_stores_clock(evidence: Evidence) -> Iterator[str]:
         for name, at in instants.items():
             if at is not None and not first <= at <= last:
                 off = (at - (first if at < first else last)) / MICROSECONDS
-                yield f"job {row['id']}: {name} is off by {off:.0f} s: no clock of the store"
+                yield f"job {row['id']}: {name} is off by {off:.0f} s: not by the clock of the store"
 
 
 def logs_are_dense(evidence: Evidence) -> Iterator[str]:
@@ -166,16 +166,16 @@ def attempts_are_within_bounds(evidence: Evidence) -> Iterator[str]:
         raised = sum(_raised(evidence, job, line) for line in past)
         reported = sum(line["facts"]["error"] is not None for line in past) - raised
         if crashes - reported not in _LAST_CRASH.get(row["state"], {0}):
-            yield f"job {job} counts {crashes} crashes, its log tells of {reported}"
+            yield f"job {job} counts {crashes} crashes, its log has {reported}"
         if row["retry_count"] != raised:
-            what = f"raised {raised}" if raised else "raises none"
+            what = f"raised {raised}" if raised else "raised none"
             yield f"job {job} counts {row['retry_count']} errors; its task {what}"
         if (
             crashes
             and not evidence.plan["may_lose_attempts"]
             and evidence.requested.get(job) not in PROCESS_KILLERS
         ):
-            yield f"job {job} lost an attempt ({crashes} crashes) where none may be lost"
+            yield f"job {job} lost an attempt ({crashes} crashes) in a storm that must not cost attempts"
 
 
 def _raised(evidence: Evidence, job: str, past: Row) -> bool:
@@ -189,10 +189,10 @@ def effects_are_fenced(evidence: Evidence) -> Iterator[str]:
     for row in evidence.jobs:
         job, taken = row["id"], evidence.register.get(row["id"], [])
         if taken != sorted(set(taken)):
-            yield f"the register took {taken} of job {job}"
+            yield f"the register accepted {taken} of job {job}"
         ends = [line for line in evidence.runs.get(job, ()) if line["phase"] == "end"]
         if not {line["fence"] for line in ends if line["applied"]} <= set(taken):
-            yield f"job {job} was told of an effect that the register does not have: {taken}"
+            yield f"job {job} received an accepted write that the register does not have: {taken}"
         if row["state"] == "succeeded" and taken[-1:] != [row["fence"]]:
             yield f"job {job} succeeded with fence {row['fence']}, the register has {taken}"
 
@@ -204,7 +204,7 @@ def steps_are_not_repeated(evidence: Evidence) -> Iterator[str]:
             made = json.loads(step["value"])
             if made not in fences or max(fences) > made:
                 what = f"step {step['step']!r} of job {row['id']}"
-                yield f"{what} is kept from fence {made} and ran in {fences}"
+                yield f"{what} was stored by fence {made} but ran in {fences}"
 
 
 def _fences_of(evidence: Evidence, row: Row, step: str) -> list[int]:
@@ -216,9 +216,9 @@ def cancels_were_answered_truly(evidence: Evidence) -> Iterator[str]:
     states = {row["id"]: row["state"] for row in evidence.jobs}
     for job, answer in evidence.cancels.items():
         if answer in {"canceled", "running"} and states.get(job) != "canceled":
-            yield f"the cancel of job {job} was answered {answer}; it ended {states.get(job)}"
+            yield f"the cancel of job {job} returned {answer}; the job ended {states.get(job)}"
         if answer == "conflict" and states.get(job) == "canceled":
-            yield f"the cancel of job {job} was refused, and it was canceled"
+            yield f"the cancel of job {job} was refused, but the job was canceled"
     for row in evidence.jobs:
         if row["state"] == "succeeded" and row["cancel_at"] is not None:
             yield f"job {row['id']} succeeded over an accepted cancel"
@@ -240,19 +240,19 @@ def settles_were_answered_truly(evidence: Evidence) -> Iterator[str]:
         end = ends.get((message["job"], message["fence"]))
         what = f"the {message['trigger']} of job {message['job']}, fence {message['fence']},"
         if message["status"] == "applied" and end != message["trigger"]:
-            yield f"{what} was taken; that attempt ended by {end}"
+            yield f"{what} was applied; the attempt ended by {end}"
         elif message["status"] == "stale" and end not in LOST:
-            yield f"{what} was refused as stale; that attempt ended by {end}"
+            yield f"{what} was refused as stale; the attempt ended by {end}"
         elif message["status"] == "busy" and evidence.plan["store"] == "postgresql":
             if end not in {message["trigger"], *LOST}:
-                yield f"{what} was answered busy; that attempt ended by {end}"
+                yield f"{what} returned busy; the attempt ended by {end}"
         elif message["status"] not in {"applied", "stale"}:
-            yield f"{what} was answered {message['status']}"
+            yield f"{what} returned {message['status']}"
 
 
 def no_workspace_is_left(evidence: Evidence) -> Iterator[str]:
     for job in sorted(evidence.leftovers):
-        yield f"job {job} is over, and its workspace is still there"
+        yield f"job {job} has ended, but its workspace still exists"
 
 
 CHECKS = (

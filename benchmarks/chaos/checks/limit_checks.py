@@ -192,7 +192,7 @@ def no_job_waited_at_an_open_gate(evidence: Evidence) -> Iterator[str]:
     for limited, seconds in standing(evidence, list(limited_attempts(evidence))):
         if seconds > evidence.plan["lease"] + SLACK + GENEROUS:
             gates = " and ".join(limited.gates)
-            yield f"job {limited.job} stood for {seconds:.1f} s before {gates}, which had room"
+            yield f"job {limited.job} waited {seconds:.1f} s at {gates} with free capacity"
 
 
 def attempts_ran_while_they_counted(evidence: Evidence) -> Iterator[str]:

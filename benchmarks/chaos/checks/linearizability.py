@@ -260,7 +260,7 @@ def _next(calls: Sequence[Call], done: int) -> Iterator[int]:
 
 
 def _longest_prefix(calls: Sequence[Call], done: int, at: JobState) -> str:
-    lines = [f"after {at.state!r} with fence {at.fence} nothing fits; * can have happened:"]
+    lines = [f"after {at.state!r} with fence {at.fence} no call fits; * marks the calls that do:"]
     for n, call in enumerate(calls):
         mark = "*" if done >> n & 1 else " "
         what = f"{call.kind} {call.word} fence {call.fence} by {call.by}"

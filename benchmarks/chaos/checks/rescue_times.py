@@ -11,7 +11,7 @@ from benchmarks.chaos.stores import Row
 SECOND = 1e6
 SLACK = 2.0  # seconds after its lease in which a dead worker's job is promised to be claimable
 KILLED = {"SIGKILL"}
-DARK = "of everything"  # the fault that kills all sweepers
+ALL_KILLED = "SIGKILL of all"  # this fault also kills all sweepers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def _at(sorted_values: Sequence[float], part: float) -> float:
 def rescues(evidence: Evidence) -> Iterator[Rescue]:
     """Yield each attempt lost by the kill of its worker, matched by the worker's name."""
     killed: dict[int, list[int]] = {}
-    dark = [line["at"] for line in evidence.faults if line["fault"] == DARK]
+    dark = [line["at"] for line in evidence.faults if line["fault"] == ALL_KILLED]
     for line in evidence.faults:
         if line["fault"] in KILLED:
             killed.setdefault(line["pid"], []).append(line["at"])

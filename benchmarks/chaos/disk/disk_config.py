@@ -1,4 +1,4 @@
-"""Setup of the disk of a storm, in the driver and in each process."""
+"""Configuration of the disk of a storm: written by the driver, installed in each process."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def prepare(
     return disk
 
 
-@lru_cache(maxsize=1)  # what C calls must not be collected
-def enter(directory: Path) -> VfsHooks:
-    """Lead SQLite through the disk of this place, from now on."""
+@lru_cache(maxsize=1)  # keeps the functions that C calls
+def install_disk(directory: Path) -> VfsHooks:
+    """Install the configured disk for all later SQLite connections of this process."""
     facts: dict[str, Any] = json.loads((directory / "disk" / "plan.json").read_text())
     data_directory = directory / facts["subdirectory"]
     os.environ["WINDLASS_URL"] = (

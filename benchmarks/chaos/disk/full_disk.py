@@ -46,7 +46,7 @@ def small_disk(directory: Path, *, mount: bool = True) -> Iterator[list[str]]:
         path.rename(path.with_suffix(""))
     problems += all_survived(directory)
     unclear = [message for message in _refusals(directory) if "is full" not in message]
-    problems += [f"a producer was refused, and not told why: {message}" for message in unclear]
+    problems += [f"a producer received an unclear error: {message}" for message in unclear]
 
 
 def _mounted(data_directory: Path) -> bool:
@@ -76,7 +76,7 @@ def fill(fleet: Fleet, _: float) -> None:
     with ballast.open("wb", buffering=0) as file:
         if mounted:
             _fill_file(file)
-        fleet.record_fault("disk full (a tmpfs)" if mounted else "disk full (pretended)")
+        fleet.record_fault("disk full (a tmpfs)" if mounted else "disk full (simulated)")
         release_more_jobs(fleet)
         while not fleet.produced and time.monotonic() < deadline:
             if len(_refusals(fleet.directory)) > before:

@@ -67,7 +67,7 @@ class JournaledDisk(Disk):
         head = _HEAD.pack(_KINDS.index(kind), len(name), number, len(data))
         entry = head + name.encode() + data
         if os.write(self._file, entry) != len(entry):
-            raise OSError("no room for the journal of the disk")
+            raise OSError("short write to the journal of the disk")
 
 
 def read(path: Path) -> Iterator[Entry]:

@@ -34,7 +34,7 @@ def journaled_disk(
     problems: list[str] = []
     yield problems
     if not problems and _replayed(disk)[1] != _current_files(directory):
-        problems.append("the journal of the disk does not lead to what the disk holds")
+        problems.append("the journal of the disk does not reproduce its content")
     problems += [
         f"after a power cut: {problem}"
         for line in ledger.read(directory, "disk")
@@ -45,7 +45,7 @@ def journaled_disk(
 def cut(fleet: Fleet, _: float, *, harsh: bool = False) -> None:
     """Stop all, keep what the disk has, start again from that. If `harsh`, nothing unsynced."""
     release_more_jobs(fleet)
-    living = [one for one in (*fleet.everything, *fleet.stopping) if one.is_alive()]
+    living = [one for one in (*fleet.all_processes, *fleet.stopping) if one.is_alive()]
     _stop_at_once([process.pid for process in living if process.pid is not None])
     for process in living:
         process.kill()

@@ -29,7 +29,7 @@ def all_survived(directory: Path) -> list[str]:
     }
     logs = {role: sorted((directory / "log").glob(f"{role}-*.log")) for role in wanted}
     return [
-        f"of {number} {role}s that should live on {len(logs[role]) - number} died; see their logs"
+        f"{len(logs[role]) - number} of {number} {role}s died; see their logs"
         for role, number in wanted.items()
         if len(logs[role]) > number
     ]

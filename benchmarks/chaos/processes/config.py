@@ -8,14 +8,14 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMix:
-    """What producers ask for: tasks by weight, how long they take, and how much is canceled."""
+    """Jobs that the producers enqueue: tasks by weight, durations, and the share to cancel."""
 
     tasks: dict[str, int]
     seconds: tuple[float, float] = (0.0, 0.05)
     cancels: float = 0.0
     pause: float = 0.0  # between two batches
-    once: tuple[str, ...] = ()  # tasks of which there is one job each, somewhere among the rest
-    flow: bool = False  # instead: one diamond, and one job that fans out
+    once: tuple[str, ...] = ()  # tasks with one job each, at random positions
+    flow: bool = False  # instead of the above: a diamond, and a fan-out
     limits: dict[str, dict[str, float]] = field(default_factory=dict)  # set before the first job
 
 

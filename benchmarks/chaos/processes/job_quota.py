@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def allow(directory: Path, jobs: int) -> None:
-    """How many jobs all producers together may have enqueued by now."""
+    """Set how many jobs all producers together may have enqueued by now."""
     draft = directory / "allowed.new"
     draft.write_text(str(jobs))
     draft.replace(directory / "allowed")

@@ -12,27 +12,27 @@ from windlass.store import Store
 from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
-LOST, RESPONSE_LOST = "request lost", "answer lost"
-_SAFE = {"close", "migrate"}
+REQUEST_LOST, RESPONSE_LOST = "request lost", "response lost"
+_NEVER_LOST = {"close", "migrate"}
 
 
 class LossyStore(WrappedStore):
-    """Of all calls, the part `lose` raises: half of them before, half after they were executed."""
+    """Raises in the share `loss` of all calls: half of them before, half after their execution."""
 
-    def __init__(self, store: Store, random: Random, lose: float) -> None:
+    def __init__(self, store: Store, random: Random, loss: float) -> None:
         super().__init__(store)
         self._random = random
-        self._lose = lose
+        self._loss = loss
 
     def wrap(self, store: Store) -> LossyStore:
-        return LossyStore(store, self._random, self._lose)
+        return LossyStore(store, self._random, self._loss)
 
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-        lot = self._random.random()
-        if verb in _SAFE or lot >= self._lose:
+        draw = self._random.random()
+        if verb in _NEVER_LOST or draw >= self._loss:
             return await call()
-        fault = LOST
-        if lot < self._lose / 2:
+        fault = REQUEST_LOST
+        if draw < self._loss / 2:
             await call()
             fault = RESPONSE_LOST
         note("driver", fault=fault, verb=verb)

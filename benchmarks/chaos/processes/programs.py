@@ -13,7 +13,7 @@ APP = "benchmarks.chaos.flow_tasks:app"  # has the tasks of all storms
 
 
 def work(config: ProcessConfig, seed: int) -> None:
-    """The command line's worker, in a process that has imported it already."""
+    """Run `windlass worker` in a process that has already imported Windlass."""
     set_up_process(config, "worker", seed)
     wrap_store(config, seed)
     from windlass.cli import main  # noqa: PLC0415 - reads the environment
@@ -23,8 +23,8 @@ def work(config: ProcessConfig, seed: int) -> None:
 
 
 def migrate(url: str) -> None:
-    """Make the tables, as users do."""
-    from windlass.cli import main  # noqa: PLC0415 - this process is for nothing else
+    """Create the tables with `windlass migrate`."""
+    from windlass.cli import main  # noqa: PLC0415 - only this process needs it
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.argv = ["windlass", "migrate", "--url", url]
@@ -32,7 +32,7 @@ def migrate(url: str) -> None:
 
 
 def sweep(config: ProcessConfig, seed: int) -> None:
-    """The worker's own loop for lost leases, alone in a process."""
+    """Run only the sweeper loop of a worker."""
     set_up_process(config, "sweeper", seed)
     wrap_store(config, seed)
     asyncio.run(_sweep(config.sweep_interval))

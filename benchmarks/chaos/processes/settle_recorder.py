@@ -18,32 +18,32 @@ T = TypeVar("T")
 
 
 class SettleRecorder(WrappedStore):
-    """Records the result of each settle; freezes before one if it is ordered to.
+    """Records the result of each settle; freezes before one on request.
 
     It freezes when no other call of this process is in progress, so it holds no lock.
     """
 
-    def __init__(self, store: Store, under_way: set[object] | None = None) -> None:
+    def __init__(self, store: Store, in_progress: set[object] | None = None) -> None:
         super().__init__(store)
-        self._under_way: set[object] = set() if under_way is None else under_way
+        self._in_progress: set[object] = set() if in_progress is None else in_progress
 
     def wrap(self, store: Store) -> SettleRecorder:
-        return SettleRecorder(store, self._under_way)
+        return SettleRecorder(store, self._in_progress)
 
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
         if verb == "wait":
             return await call()
-        this = object()
-        self._under_way.add(this)
+        call_id = object()
+        self._in_progress.add(call_id)
         try:
             return await call()
         finally:
-            self._under_way.discard(this)
+            self._in_progress.discard(call_id)
 
     async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
         settles = any(transition.trigger.settles for transition in transitions)
-        if settles and not self._under_way:
-            _sleep_if_told()
+        if settles and not self._in_progress:
+            _freeze_if_requested()
         answers = await super().apply(transitions)
         if settles:
             facts = [
@@ -57,25 +57,25 @@ class SettleRecorder(WrappedStore):
                 for transition, answer in zip(transitions, answers, strict=True)
                 if transition.trigger.settles
             ]
-            note("settle", answers=facts, pid=os.getpid())
+            note("settle", results=facts, pid=os.getpid())
         return answers
 
 
 def freeze_at_settle(directory: Path, pid: int) -> Path:
-    """Have this process stop itself when it is next about to settle something.
+    """Request that this process stops itself before its next settle.
 
-    The order is a file, which it removes first.
+    The request is a file; the process removes it first.
     """
-    order = _order(directory, pid)
-    order.touch()
-    return order
+    request = _request_file(directory, pid)
+    request.touch()
+    return request
 
 
-def _sleep_if_told() -> None:
+def _freeze_if_requested() -> None:
     with contextlib.suppress(FileNotFoundError):
-        _order(storm_directory(), os.getpid()).unlink()
+        _request_file(storm_directory(), os.getpid()).unlink()
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def _order(directory: Path, pid: int) -> Path:
+def _request_file(directory: Path, pid: int) -> Path:
     return directory / "freeze" / str(pid)

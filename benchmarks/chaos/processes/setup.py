@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from threading import Thread
 
-from benchmarks.chaos.ledger import STORM_DIRECTORY
+from benchmarks.chaos.ledger import STORM_VARIABLE
 from benchmarks.chaos.processes.clock_skew import skew_clock
 from benchmarks.chaos.processes.config import ProcessConfig
 
@@ -21,19 +21,19 @@ BYTECODE = str(Path(ROOT) / "build" / "bytecode")
 def set_up_process(config: ProcessConfig, role: str, seed: int) -> None:
     directory = config.directory
     os.environ |= {
-        STORM_DIRECTORY: str(directory),
+        STORM_VARIABLE: str(directory),
         "WINDLASS_URL": config.url,
         "WINDLASS_DATA": str(directory / "data"),
-        "PYTHONPATH": ROOT,  # for what workers start themselves
+        "PYTHONPATH": ROOT,  # for child processes of workers
     }
     _enable_bytecode_cache()
     os.chdir(directory)
     log = os.open(directory / "log" / f"{role}-{os.getpid()}.log", os.O_CREAT | os.O_WRONLY, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    Thread(target=_die_with_driver, daemon=True).start()
-    if (directory / "disk").exists():  # a storm of the disk: lead SQLite through it
-        import_module("benchmarks.chaos.disk.disk_config").enter(directory)
+    Thread(target=_exit_with_driver, daemon=True).start()
+    if (directory / "disk").exists():  # a disk storm: install its faults
+        import_module("benchmarks.chaos.disk.disk_config").install_disk(directory)
     if config.skew:
         skew_clock(config.skew, seed)
     if config.plant is not None:
@@ -48,13 +48,13 @@ def _enable_bytecode_cache() -> None:
 
 
 def bytecode_environment() -> dict[str, str]:
-    """Without bytecode files, every child would compile all its imports again."""
+    """Return variables that enable bytecode files: without them, each child compiles all imports."""
     if not sys.dont_write_bytecode:
         return {}
     return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": BYTECODE}
 
 
-def _die_with_driver() -> None:
+def _exit_with_driver() -> None:
     driver = parent_process()
     if driver is not None:
         driver.join()
@@ -62,12 +62,12 @@ def _die_with_driver() -> None:
 
 
 def wrap_store(config: ProcessConfig, seed: int) -> None:
-    """Wrap the app's store; the environment must name the place already."""
+    """Wrap the store of the app; the environment must be set before."""
     from benchmarks.chaos import tasks  # noqa: PLC0415 - reads the environment
     from benchmarks.chaos.processes.lossy_store import LossyStore  # noqa: PLC0415 - as above
     from benchmarks.chaos.processes.settle_recorder import SettleRecorder  # noqa: PLC0415 - as above
 
-    store = tasks.app._root  # noqa: SLF001 - nothing in between is meant for users
+    store = tasks.app._root  # noqa: SLF001 - no public way to wrap it
     if config.lost_calls:
         store = LossyStore(store, Random(seed), config.lost_calls)
     tasks.app._root = SettleRecorder(store)  # noqa: SLF001

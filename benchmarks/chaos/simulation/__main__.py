@@ -47,7 +47,7 @@ class Totals:
         faults = ", ".join(f"{count:,} {name}" for name, count in sorted(self.faults.items()))
         bound = f"at most {3 / self.jobs:.1e} of all jobs are broken by such faults (3/n, 95 %)"
         return (
-            f"{self.jobs:,} jobs in {self.runs:,} lives: {self.attempts:,} attempts, "
+            f"{self.jobs:,} jobs in {self.runs:,} runs: {self.attempts:,} attempts, "
             f"{self.calls:,} calls of the store, {self.steps:,} steps, "
             f"{self.virtual_seconds / 3600:.1f} h of virtual time; faults: {faults}; "
             f"{sum(map(len, self.violations.values()))} violations"

@@ -71,7 +71,7 @@ def it_ended_as_it_must(case: JobCase) -> Iterator[str]:
     if row.state not in {State.SUCCEEDED, State.CANCELED}:
         yield f"it is {row.state}: {row.error}"
     if row.state is State.CANCELED and row.id not in case.run_.cancels:
-        yield "it was canceled and nobody asked for it"
+        yield "it was canceled without a request"
     if row.final and (row.ended_at is None or row.lease_until is not None):
         yield "it ended without an instant, or with a lease"
 
@@ -101,7 +101,7 @@ def the_log_is_dense_and_adds_up(case: JobCase) -> Iterator[str]:
     if numbers != list(range(1, case.row.seq + 1)):
         yield f"its events are {numbers}, its last is {case.row.seq}"
     elif fold(case.events) != snapshot(case.row):
-        yield f"its events add up to {fold(case.events)}, its row is {snapshot(case.row)}"
+        yield f"its events fold to {fold(case.events)}, its row is {snapshot(case.row)}"
 
 
 def attempts_do_not_overlap(case: JobCase) -> Iterator[str]:
@@ -122,7 +122,7 @@ def nothing_is_counted_that_did_not_happen(case: JobCase) -> Iterator[str]:
     if case.row.retry_count not in {reported, reported - bool(canceled)}:
         yield f"it counts {case.row.retry_count} errors; its attempts ended {dict(outcomes)}"
     if case.row.crash_count and not case.run_.faults:
-        yield f"it counts {case.row.crash_count} crashes in a life without a fault"
+        yield f"it counts {case.row.crash_count} crashes in a run without a fault"
 
 
 def a_lost_job_was_claimable_in_time(case: JobCase) -> Iterator[str]:
@@ -163,8 +163,8 @@ def no_record_is_stored_twice(case: JobCase) -> Iterator[str]:
 def _history_is_linearizable(run_: SimulationRun) -> Iterator[str]:
     """All results, received or not, are linearizable and lead to the current row."""
     for job in run_.history.calls:
-        if (story := run_.history.explain_violation(job)) is not None:
-            yield f"job {job}: what was answered cannot have happened: {story}"
+        if (violation := run_.history.explain_violation(job)) is not None:
+            yield f"job {job}: its call history is not linearizable: {violation}"
 
 
 def _children_have_a_succeeded_parent(

@@ -79,7 +79,9 @@ class Loop(asyncio.BaseEventLoop):
         return self._world.now
 
     def run_in_executor(self, *_: Any) -> NoReturn:  # type: ignore[override]
-        raise RuntimeError("a simulated process has no threads: the seed could not order them")
+        raise RuntimeError(
+            "a simulated process has no threads, because the seed could not order them"
+        )
 
     def _write_to_self(self) -> None:
         """The loop never blocks in a system call."""
@@ -132,7 +134,7 @@ class World:
         if not ready:
             soonest = min(loop.next_at for loop in loops)
             if soonest == NEVER:
-                raise RuntimeError("nothing will ever happen again: everybody waits for everybody")
+                raise RuntimeError("deadlock: no loop has a timer or a ready callback")
             self.now = max(self.now, soonest)
             ready = self._due(loops)
         self.steps += 1
@@ -163,7 +165,7 @@ class World:
         while any(asyncio.all_tasks(loop) for loop in loops):
             self._turn(loops)
             if self.now > before[0] + CLEANUP_TIMEOUT:
-                raise RuntimeError(f"a dead process is still busy after {CLEANUP_TIMEOUT:g} s")
+                raise RuntimeError(f"a killed process still runs after {CLEANUP_TIMEOUT:g} s")
         for loop in loops:
             loop.close()
         self.now = before[0]

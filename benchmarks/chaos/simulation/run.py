@@ -178,7 +178,7 @@ class _Director:
             await asyncio.sleep(0.5)
             self._see_off()
         for process in self._leaving:
-            self.run_.problems.append(f"{process.name} was asked to stop and did not")
+            self.run_.problems.append(f"{process.name} did not stop")
             process.kill()
 
     def _see_off(self) -> None:
@@ -284,7 +284,7 @@ class _Director:
         while await self._is_busy():
             if self._world.now > deadline:
                 self.run_.problems.append(
-                    f"jobs are left {self._plan.quiet_timeout:g} s after the storm"
+                    f"jobs are unfinished {self._plan.quiet_timeout:g} s after the last fault"
                 )
                 break
             await asyncio.sleep(0.1)

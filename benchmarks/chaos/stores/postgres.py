@@ -109,7 +109,7 @@ class PostgresStorage:
         """Crash our own server, and bring it back."""
         local_postgres().crash()
 
-    def end_backends(self, directory: Path, most: int, seed: int) -> list[int]:
+    def terminate_backends(self, directory: Path, most: int, seed: int) -> list[int]:
         """Cut off so many connections of this storm, first those that are in use; which."""
         query = """SELECT pid FROM (
                        SELECT pid FROM pg_stat_activity

@@ -111,7 +111,9 @@ class Readers:
 
     def _look(self) -> None:
         answered = [
-            line["answered"] for line in read(self._directory, "producer") if "answered" in line
+            line["acknowledged"]
+            for line in read(self._directory, "producer")
+            if "acknowledged" in line
         ]
         self._jobs += dict.fromkeys(job for ids in answered for job in ids if job not in self._jobs)
 

@@ -71,15 +71,17 @@ class StreamServers:
         code = self._wait_for_readers()
         if code is None:
             done = counted(self._directory)["done"]
-            wrong.append(f"{done:,} readers saw the end of their jobs, no other in {TIMEOUT:g} s")
+            wrong.append(
+                f"{done:,} readers received the end of their jobs, no other within {TIMEOUT:g} s"
+            )
         elif code != 0:
-            wrong.append(f"the readers ended with {code}; see log")
+            wrong.append(f"the readers exited with {code}; see their log")
         self._ending.set()
         self._keeper.join()
         for server in self._servers:
             server.terminate()
             if server.wait(TIMEOUT) not in {0, -SIGTERM}:  # before its handler was installed
-                wrong.append(f"a web server that was asked to stop ended with {server.returncode}")
+                wrong.append(f"a stopped web server exited with {server.returncode}")
         return wrong
 
     def _wait_for_readers(self) -> int | None:

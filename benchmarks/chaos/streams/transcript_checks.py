@@ -100,7 +100,7 @@ def transcripts_are_the_log(evidence: Evidence) -> Iterator[str]:
         return
     readers = read(evidence.directory)
     if len(readers) != evidence.plan["connections"]:
-        yield f"{len(readers)} readers were told something, of {evidence.plan['connections']}"
+        yield f"{len(readers)} of {evidence.plan['connections']} readers received something"
     logs = {row["id"]: log_of(row, evidence.log.get(row["n"], [])) for row in evidence.jobs}
     message: dict[tuple[str, str], str] = {}
     for reader in readers:
@@ -111,12 +111,12 @@ def transcripts_are_the_log(evidence: Evidence) -> Iterator[str]:
             for event_id, kind, data in connection["reported"]:
                 seen.append((event_id, kind))
                 if message.setdefault((reader.job, event_id), data) != data:
-                    yield f"{reader.name}: {event_id} is told in two ways: {data:.200}"
+                    yield f"{reader.name}: {event_id} has different data: {data:.200}"
         if seen != log:
             yield f"{reader.name}: {_difference(seen, log)}"
         last = reader.connections[-1]["status"]
         if last != _NOTHING_MORE:
-            yield f"{reader.name} was not told that there is nothing more, but {last}"
+            yield f"{reader.name} did not receive 204 at the end, but {last}"
 
 
 def _form(
@@ -126,32 +126,32 @@ def _form(
     status, body, whole = connection["status"], connection["body"], connection["whole"]
     before = seen[-1][0] if seen else None
     if connection["after"] != before:
-        yield f"{reader.name} asked from {connection['after']}, and has {before}"
+        yield f"{reader.name} requested events after {connection['after']}, but has {before}"
     if status == _NOTHING_MORE:
         if body or seen != log:
-            yield f"{reader.name} was told that there is nothing more after {before}"
+            yield f"{reader.name} received 204 after {before}"
         return
     if status == _NOT_NOW:
         return
     if status not in {200, None}:
-        yield f"{reader.name} was answered {status}"
+        yield f"{reader.name} received status {status}"
         return
     if whole and not body.endswith(b"\n\n"):
         yield f"{reader.name}: a stream ended in the middle of a message"
     lines = body[: body.rfind(b"\n") + 1].split(b"\n")
     for line in lines:
         if line and not line.startswith(_ALLOWED):
-            yield f"{reader.name} was told {line!r:.80}"
+            yield f"{reader.name} received the line {line!r:.80}"
 
 
 def _difference(seen: list[EventRef], log: list[EventRef]) -> str:
     if len(set(seen)) < len(seen):
         twice = next(one for index, one in enumerate(seen) if one in seen[:index])
-        return f"{twice[0]} came twice"
+        return f"{twice[0]} was received twice"
     for reported, stored in zip(seen, log, strict=False):
         if reported != stored:
-            return f"was told {reported}, where the log has {stored}"
-    return f"was told {len(seen)} events, the log has {len(log)}"
+            return f"received {reported}; the log has {stored}"
+    return f"received {len(seen)} events; the log has {len(log)}"
 
 
 def log_texts_match_the_task(evidence: Evidence) -> Iterator[str]:

@@ -18,7 +18,7 @@ import pytest
 from benchmarks.chaos.checks.checker import check
 from benchmarks.chaos.checks.evidence import Evidence, gather
 from benchmarks.chaos.checks.rescue_times import rescue_times
-from benchmarks.chaos.ledger import STORM_DIRECTORY, note
+from benchmarks.chaos.ledger import STORM_VARIABLE, note
 from benchmarks.chaos.processes.config import TaskMix
 from benchmarks.chaos.processes.fleet import leftover_processes
 from benchmarks.chaos.report import markdown, storm_result
@@ -56,7 +56,7 @@ def directory(sound: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sound, tmp_path / "storm"))
 
 
-def fail_writes(directory: Path, *statements: str) -> None:
+def corrupt(directory: Path, *statements: str) -> None:
     with closing(sqlite3.connect(directory / "jobs.db")) as connection:
         for statement in statements:
             connection.executescript(statement)
@@ -84,41 +84,41 @@ LOST_LEASE = "WHERE type = 'attempt' AND facts ->> 'outcome' = 'crash'"
     ("statement", "message"),
     [
         (f"DELETE FROM windlass_job WHERE n = {ONE}", "was acknowledged and is lost"),
-        (RETRY_DELAY.format(id="id"), "is there 2 times"),
-        (RETRY_DELAY.format(id="randomblob(16)"), "was never asked for"),
+        (RETRY_DELAY.format(id="id"), "exists 2 times"),
+        (RETRY_DELAY.format(id="randomblob(16)"), "was never enqueued"),
         (set_job("state = 'running'"), "is still running"),
-        (set_job("ended_at = NULL"), "without an end"),
+        (set_job("ended_at = NULL"), "without ended_at"),
         (set_job("lease_until = 1"), "with a lease"),
         (set_job("state = 'failed'"), r"\) ended failed"),
-        (set_job("state = 'canceled'"), "nobody asked for it"),
+        (set_job("state = 'canceled'"), "was canceled without a request"),
         (set_job("state = 'succeeded'", KILLER), r"\(killer\) ended succeeded"),
         ("UPDATE windlass_rollup SET count = count + 1", "ends were counted as succeeded"),
         (set_job("result = CAST('{\"fence\": 9}' AS BLOB)"), "the result of job"),
         (set_job("result = CAST('1' AS BLOB)", CANCELED), "is canceled and has a result"),
         (set_job("fence = fence + 1"), "is at attempt"),
         (set_job("attempt = attempt + 1"), "is at attempt"),
-        (f"UPDATE windlass_log SET at = at + 1000000000 {LOST_LEASE}", "was not over when"),
+        (f"UPDATE windlass_log SET at = at + 1000000000 {LOST_LEASE}", "had not ended when"),
         (
             "UPDATE windlass_log SET facts = json_set(facts, '$.started_at', at) " + LOST_LEASE,
-            "before its lease ran out",
+            "before its lease expired",
         ),
         (set_job("created_at = created_at - 60000000"), "created_at is off by -"),
-        (set_job("updated_at = updated_at + 3600000000"), "no clock of the store"),
+        (set_job("updated_at = updated_at + 3600000000"), "not by the clock of the store"),
         ("UPDATE windlass_log SET at = at + 3600000000 WHERE type <> 'attempt'", "time of event"),
         (set_job("seq = seq + 1"), "the log of job"),
         ("DELETE FROM windlass_log WHERE type <> 'attempt'", "the log of job"),
         ("DELETE FROM windlass_log WHERE type = 'attempt'", "ends were counted as retrying"),
         (set_job("crash_count = 4", KILLER), "its cap is 3"),
         (set_job("crash_count = 2", KILLER), "its cap is 3"),
-        (set_job("crash_count = crash_count + 1"), "its log tells of"),
-        (set_job("retry_count = 1"), "its task raises none"),
-        ("UPDATE windlass_step SET value = CAST('0' AS BLOB)", "is kept from fence 0"),
-        (set_job("state = 'succeeded'", CANCELED), "it ended succeeded"),
+        (set_job("crash_count = crash_count + 1"), "its log has"),
+        (set_job("retry_count = 1"), "its task raised none"),
+        ("UPDATE windlass_step SET value = CAST('0' AS BLOB)", "was stored by fence 0"),
+        (set_job("state = 'succeeded'", CANCELED), "the job ended succeeded"),
         (set_job("cancel_at = 1"), "succeeded over an accepted cancel"),
     ],
 )
 def test_it_sees_what_is_wrong_in_the_tables(directory: Path, statement: str, message: str) -> None:
-    fail_writes(directory, statement)
+    corrupt(directory, statement)
     with pytest.raises(AssertionError, match=message):
         assert problems(directory) == ""
 
@@ -186,7 +186,7 @@ def repeat_a_step(directory: Path, job: str) -> None:
 
 def settle(directory: Path, job: str, fence: int, trigger: str, status: str) -> None:
     answers = [(job, fence, trigger, status, "succeeded")]
-    note("settle", directory, answers=answers, pid=1)
+    note("settle", directory, results=answers, pid=1)
 
 
 def take_a_late_settle(directory: Path, job: str) -> None:
@@ -231,26 +231,26 @@ def forbid_crashes(directory: Path, job: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (start_with_a_lower_fence, "began with fence 0 after 1"),
-        (start_again, "began twice with"),
+        (start_with_a_lower_fence, "started with fence 0 after 1"),
+        (start_again, "started twice with"),
         (start_with_an_unknown_fence, "with 9 over 1"),
         (end_again, "did not end once in the ledger"),
-        (tell_of_an_effect, "was told of an effect"),
-        (take_an_effect_twice, "the register took"),
+        (tell_of_an_effect, "received an accepted write"),
+        (take_an_effect_twice, "the register accepted"),
         (take_a_later_effect, "the register has"),
         (lose_an_effect, "the register has"),
-        (leave_a_workspace, "its workspace is still there"),
-        (refuse_the_cancel, "was refused, and it was canceled"),
-        (promise_a_cancel, "was answered running; it ended succeeded"),
-        (run_on, "ran on after retry"),
-        (repeat_a_step, "is kept from fence"),
-        (take_a_late_settle, "was taken; that attempt ended by crash"),
-        (take_another_settle, "was taken; that attempt ended by succeed"),
-        (take_a_settle_of_nobody, "was taken; that attempt ended by None"),
-        (refuse_the_holder, "was refused as stale; that attempt ended by succeed"),
-        (answer_a_settle_with_a_conflict, "was answered conflict"),
-        (answer_a_settle_with_busy, "was answered busy"),
-        (forbid_crashes, "where none may be lost"),
+        (leave_a_workspace, "its workspace still exists"),
+        (refuse_the_cancel, "was refused, but the job was canceled"),
+        (promise_a_cancel, "returned running; the job ended succeeded"),
+        (run_on, "still ran after retry"),
+        (repeat_a_step, "was stored by fence"),
+        (take_a_late_settle, "was applied; the attempt ended by crash"),
+        (take_another_settle, "was applied; the attempt ended by succeed"),
+        (take_a_settle_of_nobody, "was applied; the attempt ended by None"),
+        (refuse_the_holder, "was refused as stale; the attempt ended by succeed"),
+        (answer_a_settle_with_a_conflict, "returned conflict"),
+        (answer_a_settle_with_busy, "returned busy"),
+        (forbid_crashes, "in a storm that must not cost attempts"),
     ],
 )
 def test_it_sees_what_does_not_fit_the_ledgers(
@@ -279,21 +279,21 @@ def test_where_rows_are_locked_a_settle_may_be_busy_and_is_then_made(directory: 
     assert said_of(ended["job"], ended["fence"], ended["trigger"]) == []
     assert said_of(crashed_job(directory), 1, "succeed") == []
     [message] = said_of(ended["job"], ended["fence"], "release")
-    assert f"was answered busy; that attempt ended by {ended['trigger']}" in message
+    assert f"returned busy; the attempt ended by {ended['trigger']}" in message
 
 
 def test_a_truncated_ledger_line_is_ignored(directory: Path) -> None:
-    before = len(gather(directory).ran)
+    before = len(gather(directory).task_lines)
     (directory / "ledger" / "task-1-1.jsonl").write_text('{"job": "half a li')
-    assert len(gather(directory).ran) == before
+    assert len(gather(directory).task_lines) == before
     assert problems(directory) == ""
 
 
 def test_a_process_that_is_left_behind_is_found(directory: Path) -> None:
-    stray = subprocess.Popen(["sleep", "60"], env=os.environ | {STORM_DIRECTORY: str(directory)})
+    stray = subprocess.Popen(["sleep", "60"], env=os.environ | {STORM_VARIABLE: str(directory)})
     try:
         deadline = time.monotonic() + 30
-        while leftover_processes(directory, patience=0) != [
+        while leftover_processes(directory, timeout=0) != [
             stray.pid
         ]:  # until it is a program of its own
             assert time.monotonic() < deadline
@@ -323,16 +323,16 @@ def lost(worker: int, at: float) -> dict[str, object]:
 def test_the_report_has_the_rescue_times(tmp_path: Path) -> None:
     """With leases of 1.5 s: one in time, one late, and one without a running sweeper."""
     moments = [("SIGKILL", 1, 0.5), ("SIGKILL", 2, 0.5), ("SIGKILL", 3, 9.0)]
-    moments += [("of everything", 0, 9.1), ("of everything", 0, 10.0)]
+    moments += [("SIGKILL of all", 0, 9.1), ("SIGKILL of all", 0, 10.0)]
     evidence = Evidence(
         directory=tmp_path,
         plan={"lease": 1.5},
         faults=[{"fault": name, "pid": pid, "at": at * 1e6} for name, pid, at in moments],
         jobs=[{"id": str(n), "n": n, "started_at": 20e6} for n in (1, 2, 3)],
         log={n: [lost(n, at)] for n, at in ((1, 2.5), (2, 4.5), (3, 14.0))},
-        produced=[],
-        ran=[],
-        settled=[],
+        producer_lines=[],
+        task_lines=[],
+        settle_lines=[],
         register={},
         steps={},
         outcomes={},

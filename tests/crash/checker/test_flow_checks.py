@@ -46,18 +46,21 @@ def problems(directory: Path) -> str:
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        (f"UPDATE windlass_edge SET open = 1 WHERE child = {BOTTOM}", "is over and waits for 0"),
-        (f"UPDATE windlass_job SET waiting_for = 1 WHERE n = {BOTTOM}", "is over and waits for 1"),
+        (f"UPDATE windlass_edge SET open = 1 WHERE child = {BOTTOM}", "has ended but waits for 0"),
+        (
+            f"UPDATE windlass_job SET waiting_for = 1 WHERE n = {BOTTOM}",
+            "has ended but waits for 1",
+        ),
         (
             f"UPDATE windlass_job SET first_started_at = created_at WHERE n = {BOTTOM}",
             "did not wait for",
         ),
         (f"UPDATE windlass_job SET started_at = created_at WHERE n = {FAN}", "did not wait for"),
-        (f"DELETE FROM windlass_job WHERE n = {MIDDLE}", "which is not there"),
-        (f"DELETE FROM windlass_job WHERE n = {PART}", "which is not there"),
+        (f"DELETE FROM windlass_job WHERE n = {MIDDLE}", "which does not exist"),
+        (f"DELETE FROM windlass_job WHERE n = {PART}", "which does not exist"),
         (f"DELETE FROM windlass_edge WHERE parent = {MIDDLE}", "that are not its parents'"),
-        (f"DELETE FROM windlass_edge WHERE parent = {PART}", "29 were due"),
-        (f"DELETE FROM windlass_edge WHERE parent = {PART}", "was never asked for"),
+        (f"DELETE FROM windlass_edge WHERE parent = {PART}", "29 were requested"),
+        (f"DELETE FROM windlass_edge WHERE parent = {PART}", "was never enqueued"),
         (
             f"UPDATE windlass_edge SET ordinal = -1 WHERE parent = {PART}",
             "results that are not its parents'",
@@ -102,10 +105,10 @@ def make_a_part_twice(line: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (begin_early, "so says the ledger"),
+        (begin_early, "by the ledger"),
         (lose_a_result, "that are not its parents'"),
         (mix_up_results, "that are not its parents'"),
-        (make_a_part_twice, "of 28 items; 29 were due"),
+        (make_a_part_twice, "of 28 items; 29 were requested"),
     ],
 )
 def test_it_sees_what_is_wrong_in_the_ledgers(

@@ -136,23 +136,23 @@ def run_after_the_end(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("corrupt", "message"),
     [
         (run_beside_another_of_its_key, rf"{KEY}=\d: 2 attempts at once; the limit is 1"),
         (run_beside_all_of_the_queue, "queue:default: [4-9] attempts at once; the limit is 3"),
         (start_too_soon, rf"{TASK}: \d+ starts within 0.4 s; the limit is {STARTS}"),
-        (stand_before_a_gate_with_room, r"stood for \d\d.\d s before .*, which had room"),
-        (never_come_in, r"stood for \d\d.\d s before .*, which had room"),
+        (stand_before_a_gate_with_room, r"waited \d\d.\d s at .* with free capacity"),
+        (never_come_in, r"waited \d\d.\d s at .* with free capacity"),
         (raise_unheard, "counts 7 errors; its task raise"),
         (run_before_the_claim, "before it was claimed"),
         (run_after_the_end, "after its end"),
     ],
 )
 def test_it_sees_what_is_wrong(
-    directory: Path, fail_writes: Callable[[Path], None], message: str
+    directory: Path, corrupt: Callable[[Path], None], message: str
 ) -> None:
     assert not re.search(message, problems(directory))
-    fail_writes(directory)
+    corrupt(directory)
     assert re.search(message, problems(directory))
 
 

@@ -247,7 +247,7 @@ def test_what_can_have_happened_is_believed(name: str) -> None:
 
 @pytest.mark.parametrize("name", FALSE)
 def test_what_cannot_have_happened_is_not(name: str) -> None:
-    assert "nothing fits" in (explain(FALSE[name]) or "")
+    assert "no call fits" in (explain(FALSE[name]) or "")
 
 
 # -- races on real stores
@@ -318,7 +318,7 @@ async def race(root: Store, clients: int = 4, turns: int = 300) -> list[str]:
     for thread in threads:
         await asyncio.to_thread(thread.join)
     await store.get(ids)
-    return [story for job in ids if (story := history.explain_violation(job)) is not None]
+    return [violation for job in ids if (violation := history.explain_violation(job)) is not None]
 
 
 async def test_clients_that_race_on_sqlite_are_answered_in_some_order(tmp_path: Path) -> None:
