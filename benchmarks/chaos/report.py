@@ -32,36 +32,44 @@ class StormResult:
     rescues: RescueTimes | None  # of jobs whose worker was killed
     lease: float
     resumed_steps: int
-    stale_settles: int  # attempts that ran to their end after their job had been taken from them
-    refused_effects: int  # by the register: a later attempt had written there
-    taken_settles: int
-    refused_settles: int  # by the store: the lease was lost
-    busy_settles: int  # another transaction held the job or a dependent one; repeated
-    late_workers: int  # that were frozen, woke up, and were refused
-    dropped_settles: int  # by the worker itself, from its log: it had noticed the lost lease
-    recycled: int  # workers that had grown too large and were replaced
-    repeated_calls: int  # of producers: refused, or not answered
+    stale_attempts: int  # attempts that completed after their rescue
+    refused_effects: int  # by the register, after a write with a higher fence
+    applied_settles: int
+    refused_settles: int  # by the store, because the lease was lost
+    busy_settles: int  # met a lock of another transaction; repeated
+    refused_frozen_workers: int  # frozen workers with a refused settle after they continued
+    dropped_settles: int  # dropped by the worker, which had noticed the lost lease
+    recycled: int  # workers replaced for their memory use
+    repeated_calls: int  # by producers, after an error or a lost response
     cancels: dict[str, int]
-    gates: Gates | None  # where something was limited
-    streams: Streams | None  # where something was read
+    gates: Gates | None  # None without limits
+    streams: Streams | None  # None without stream readers
     violations: list[str]
 
     @property
     def bound(self) -> float:
-        """The rate of broken jobs that no violation in so many still allows, at 95 %."""
+        """The upper bound of the rate of broken jobs, at 95 %, if there is no violation."""
         return 3 / self.jobs
 
     def facts(self) -> dict[str, object]:
-        """For programs."""
+        """Return the values for JSON."""
         return {**asdict(self), "bound": None if self.violations else self.bound}
 
 
 def storm_result(evidence: Evidence, violations: list[str], seconds: float) -> StormResult:
     ends = [line for line in evidence.task_lines if line["phase"] == "end"]
-    kept = {(row["id"], step["step"]) for row in evidence.jobs for step in evidence.steps.get(row["n"], ())
-            if step["attempt"] < row["attempt"]}  # fmt: skip
-    taken = {(row["id"], past["fence"]): past["at"] for row in evidence.jobs for past in evidence.attempts(row)
-             if past["facts"]["outcome"] == "crash"}  # fmt: skip
+    resumed_steps = {
+        (row["id"], step["step"])
+        for row in evidence.jobs
+        for step in evidence.steps.get(row["n"], ())
+        if step["attempt"] < row["attempt"]
+    }
+    rescued_at = {
+        (row["id"], past["fence"]): past["at"]
+        for row in evidence.jobs
+        for past in evidence.attempts(row)
+        if past["facts"]["outcome"] == "crash"
+    }
     logs = [
         path.read_text(errors="replace")
         for path in (evidence.directory / "log").glob("worker-*.log")
@@ -77,15 +85,15 @@ def storm_result(evidence: Evidence, violations: list[str], seconds: float) -> S
         crashes=sum(row["crash_count"] for row in evidence.jobs),
         rescues=rescue_times(evidence),
         lease=evidence.plan["lease"],
-        resumed_steps=len(kept),
-        stale_settles=sum(
-            line["at"] > taken.get((line["job"], line["fence"]), _NEVER) for line in ends
+        resumed_steps=len(resumed_steps),
+        stale_attempts=sum(
+            line["at"] > rescued_at.get((line["job"], line["fence"]), _NEVER) for line in ends
         ),
         refused_effects=sum(not line["applied"] for line in ends),
-        taken_settles=sum(message["status"] == "applied" for message in evidence.settles),
+        applied_settles=sum(message["status"] == "applied" for message in evidence.settles),
         refused_settles=sum(message["status"] == "stale" for message in evidence.settles),
         busy_settles=sum(message["status"] == "busy" for message in evidence.settles),
-        late_workers=_late_workers(evidence),
+        refused_frozen_workers=_late_workers(evidence),
         dropped_settles=sum(text.count(_DROPPED) for text in logs),
         recycled=sum(text.count(_RECYCLED) for text in logs),
         repeated_calls=sum("refused" in line for line in evidence.producer_lines),
@@ -97,7 +105,7 @@ def storm_result(evidence: Evidence, violations: list[str], seconds: float) -> S
 
 
 def _late_workers(evidence: Evidence) -> int:
-    """How often a worker was frozen and then refused, before it was frozen again."""
+    """Return how often a worker was frozen and then refused, before the next freeze."""
     refused = [message for message in evidence.settles if message["status"] == "stale"]
     found = 0
     for number, line in enumerate(evidence.faults):
@@ -115,17 +123,17 @@ def _late_workers(evidence: Evidence) -> int:
 
 def markdown(results: Sequence[StormResult]) -> str:
     """Return a row per storm, the violations, and the statistical bound."""
-    shown = [_figures(result) for result in results]
-    lines = [[*shown[0]], ["---"] * len(shown[0]), *([*figures.values()] for figures in shown)]
+    rows = [_figures(result) for result in results]
+    lines = [[*rows[0]], ["---"] * len(rows[0]), *([*figures.values()] for figures in rows)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    message = [
+    messages = [
         f"- {result.storm}: {problem}" for result in results for problem in result.violations
     ]
     jobs = sum(result.jobs for result in results)
-    total = f"{jobs:,} jobs, {len(message)} violations"
-    if not message:
+    total = f"{jobs:,} jobs, {len(messages)} violations"
+    if not messages:
         total += f": such faults break at most {3 / jobs:.1e} of all jobs (3/n, 95 %)"
-    return "\n\n".join(part for part in (table, "\n".join(message), total) if part)
+    return "\n\n".join(part for part in (table, "\n".join(messages), total) if part)
 
 
 def _figures(result: StormResult) -> dict[str, str]:
@@ -135,7 +143,7 @@ def _figures(result: StormResult) -> dict[str, str]:
         "faults": _counts(result.faults),
         "attempts": f"{result.attempts:,}",
         "crashes": f"{result.crashes:,}",
-        "observed": "; ".join(_seen(result)),
+        "observed": "; ".join(_observations(result)),
         "lease": f"{result.lease:g} s",
         "took": f"{result.seconds:,.0f} s",
         "violations": str(len(result.violations)),
@@ -143,53 +151,53 @@ def _figures(result: StormResult) -> dict[str, str]:
     }
 
 
-def _seen(result: StormResult) -> Iterator[str]:
-    """What else happened, as far as it did."""
+def _observations(result: StormResult) -> Iterator[str]:
+    """Yield the observed effects that occurred at least once."""
     if result.rescues is not None:
-        yield _seconds(result.rescues)
-    counted = {
+        yield _rescue_summary(result.rescues)
+    counts = {
         "completed steps not repeated": result.resumed_steps,
-        "stale attempts ran to their end": result.stale_settles,
+        "stale attempts ran to their end": result.stale_attempts,
         "of their effects refused by the register": result.refused_effects,
         "late settles refused by the store": result.refused_settles,
         "settles met a lock and were repeated": result.busy_settles,
-        "times a frozen worker woke up and was refused": result.late_workers,
+        "times a frozen worker continued and was refused": result.refused_frozen_workers,
         "late results dropped by the worker itself": result.dropped_settles,
         "workers replaced for their size": result.recycled,
         "refused calls of producers, repeated": result.repeated_calls,
     }
-    yield from (f"{count:,} {what}" for what, count in counted.items() if count)
+    yield from (f"{count:,} {what}" for what, count in counts.items() if count)
     if result.gates is not None:
-        yield _waits(result.gates)
+        yield _gate_summary(result.gates)
     if result.streams is not None:
-        yield _read(result.streams)
+        yield _stream_summary(result.streams)
     if result.cancels:
         yield f"cancels answered: {_counts(result.cancels)}"
 
 
-def _seconds(found: RescueTimes) -> str:
+def _rescue_summary(summary: RescueTimes) -> str:
     message = (
-        f"claimable {found.median:g} s after the kill (median), {found.most:g} s (99 %), "
-        f"{found.longest:g} s (longest), {found.late} later than a lease and {SLACK:g} s"
+        f"claimable {summary.median:g} s after the kill (median), {summary.most:g} s (99 %), "
+        f"{summary.longest:g} s (longest), {summary.late} later than a lease and {SLACK:g} s"
     )
-    if found.unwatched:
-        longest = f"{found.unwatched_longest:g} s (longest)"
-        message += f"; {found.unwatched} across another kill of all processes: {longest}"
+    if summary.unwatched:
+        longest = f"{summary.unwatched_longest:g} s (longest)"
+        message += f"; {summary.unwatched} across another kill of all processes: {longest}"
     return message
 
 
-def _waits(found: Gates) -> str:
-    most = ", ".join(f"{number} of {name}" for name, number in sorted(found.most.items()))
+def _gate_summary(summary: Gates) -> str:
+    most = ", ".join(f"{number} of {name}" for name, number in sorted(summary.most.items()))
     return (
-        f"at most {most}; {found.waited:,} waits at gates, {found.longest:g} s (longest) of them "
-        f"with free capacity, {found.late} for more than a lease and {SLACK:g} s"
+        f"at most {most}; {summary.waited:,} waits at gates, {summary.longest:g} s (longest) of them "
+        f"with free capacity, {summary.late} for more than a lease and {SLACK:g} s"
     )
 
 
-def _read(found: Streams) -> str:
+def _stream_summary(summary: Streams) -> str:
     return (
-        f"{found.readers:,} readers on {found.connections:,} connections, {found.most:,} at once, "
-        f"{found.cut:,} of them cut off; {found.events:,} events received"
+        f"{summary.readers:,} readers on {summary.connections:,} connections, {summary.most:,} at once, "
+        f"{summary.cut:,} of them cut off; {summary.events:,} events received"
     )
 
 

@@ -29,7 +29,7 @@ def disk(path: Path) -> JournaledDisk:
 
 def left(path: Path, **files: bytes) -> tuple[DiskImage, DiskImage]:
     """The least and the most that a power cut leaves."""
-    least, most = Replay(files).follow(read(path)).images(seed=0, parts=0)
+    least, most = Replay(files).apply_entries(read(path)).images(seed=0, parts=0)
     return least, most
 
 

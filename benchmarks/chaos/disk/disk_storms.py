@@ -1,4 +1,4 @@
-"""The storms of the disk."""
+"""The disk storms by name, and their standard sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.chaos.storm import Plan, Storm
 
 _HOUR = 3600.0
 _MIX = TaskMix(tasks={"work": 3, "stepped": 1}, seconds=(0.0, 0.2), pause=0.2)
-_LONG = 30.0  # a lease that outlasts the fault: then it may cost no attempt
+_LONG_LEASE = 30.0  # a lease longer than the fault, so that no attempt is lost
 
 DISK_STORMS = {
     storm.name: storm
@@ -30,7 +30,7 @@ DISK_STORMS = {
             mix=_MIX,
             inject=fill,
             interval=0.3,
-            lease=_LONG,
+            lease=_LONG_LEASE,
             may_lose_attempts=False,
             context=small_disk,
         ),
@@ -39,7 +39,7 @@ DISK_STORMS = {
             mix=_MIX,
             inject=fail_writes,
             interval=0.3,
-            lease=_LONG,
+            lease=_LONG_LEASE,
             may_lose_attempts=False,
             context=failing_disk,
         ),

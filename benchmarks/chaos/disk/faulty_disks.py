@@ -17,7 +17,7 @@ FULL, FAILING, KILLING = (
     "failing",
     "deadly",
 )  # the switches; two of them of one process each
-# A commit is several writes and one sync: so that about as many fail at the one as at the other.
+# A commit has several writes and one sync. With these values, both fail about equally often.
 _CHANCES = {"a write": 0.05, "a truncation": 0.3, "a sync": 0.3}
 
 
@@ -26,7 +26,7 @@ def switch(disk: Path, name: str, pid: int | None) -> Path:
 
 
 class FullDisk(Disk):
-    """In a directory on it, no file grows while the switch is there."""
+    """No file of the data directory grows while the switch exists."""
 
     def __init__(self, disk: Path, data_directory: Path) -> None:
         self._switch = disk / FULL
@@ -40,7 +40,7 @@ class FullDisk(Disk):
 
 
 class FailingDisk(Disk):
-    """Writes and syncs of this process fail now and then."""
+    """Writes, truncations and syncs of this process fail at random."""
 
     def __init__(self, disk: Path) -> None:
         self._switch = switch(disk, FAILING, os.getpid())
@@ -57,7 +57,7 @@ class FailingDisk(Disk):
         if not self._fails("a sync"):
             return real_call()
         if self._random.random() < 0.5:
-            real_call()  # it may have reached the disk all the same
+            real_call()  # the data may have reached the disk in spite of the error
         return apsw.SQLITE_IOERR_FSYNC
 
     def _fails(self, what: str) -> bool:
@@ -68,19 +68,19 @@ class FailingDisk(Disk):
 
 
 class KillingDisk(Disk):
-    """A process with a switch dies at a sync; the switch holds which, and on which side of it."""
+    """Kills its process at a sync; the switch has the number of the sync, and before or after."""
 
     def __init__(self, disk: Path) -> None:
         self._switch = switch(disk, KILLING, os.getpid())
-        self._seen = 0
+        self._syncs = 0
 
     def sync(self, name: str, real_call: RealCall) -> int:  # noqa: ARG002
         if not self._switch.exists():
             return real_call()
-        side, _, number = self._switch.read_text().partition(" ")
-        self._seen += 1
-        last = self._seen >= int(number)
-        if last and side == "before":
+        moment, _, number = self._switch.read_text().partition(" ")
+        self._syncs += 1
+        last = self._syncs >= int(number)
+        if last and moment == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         code = real_call()
         if last:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.chaos.disk.disk_config import prepare
 from benchmarks.chaos.disk.faulty_disks import FAILING, switch
-from benchmarks.chaos.disk.process_survival import all_survived, release_more_jobs
+from benchmarks.chaos.disk.process_survival import died_processes, release_more_jobs
 from benchmarks.chaos.processes.fleet import Fleet
 
 
@@ -18,17 +18,20 @@ def failing_disk(directory: Path) -> Iterator[list[str]]:
     prepare(directory, "failing")
     problems: list[str] = []
     yield problems
-    problems += all_survived(directory)
+    problems += died_processes(directory)
 
 
 def fail_writes(fleet: Fleet, _: float) -> None:
-    """Half of all processes cannot rely on the disk for a while, and then can again."""
+    """Let writes and syncs fail in half of all processes for a while."""
     release_more_jobs(fleet)
-    living = [*fleet.workers, *(one for one in fleet.producers.values() if one.is_alive())]
+    living = [
+        *fleet.workers,
+        *(process for process in fleet.producers.values() if process.is_alive()),
+    ]
     chosen = fleet.random.sample(living, len(living) // 2)
-    switches = [switch(fleet.directory / "disk", FAILING, one.pid) for one in chosen]
-    for each in switches:
-        each.touch()
+    switches = [switch(fleet.directory / "disk", FAILING, process.pid) for process in chosen]
+    for file in switches:
+        file.touch()
     time.sleep(fleet.random.uniform(0.3, 1.0))
-    for each in switches:
-        each.unlink()
+    for file in switches:
+        file.unlink()

@@ -27,7 +27,7 @@ _HEAD = Struct("<BBqI")  # kind, length of the name, number, length of the data
 
 
 class Entry(NamedTuple):
-    at: int  # where it is in the journal
+    at: int  # position in the journal
     kind: Kind
     name: str
     number: int  # offset of a write, new size, what a sync covers, whether a delete is synced
@@ -63,7 +63,7 @@ class JournaledDisk(Disk):
         return code
 
     def _note(self, kind: Kind, name: str, number: int = 0, data: bytes = b"") -> None:
-        """One write at the end of the file: entries of two processes do not mix."""
+        """Append with one write call, so that entries of two processes do not mix."""
         head = _HEAD.pack(_KINDS.index(kind), len(name), number, len(data))
         entry = head + name.encode() + data
         if os.write(self._file, entry) != len(entry):
@@ -102,7 +102,7 @@ class Replay:
         self._safe = dict(self._live)
         self._changes: deque[tuple[int, str, _File | None]] = deque()
 
-    def follow(self, entries: Iterator[Entry]) -> DiskState:
+    def apply_entries(self, entries: Iterator[Entry]) -> DiskState:
         for entry in entries:
             match entry.kind:
                 case "sync":

@@ -16,8 +16,8 @@ from benchmarks.chaos.disk.faulty_disks import KILLING, switch
 from benchmarks.chaos.disk.process_survival import release_more_jobs
 from benchmarks.chaos.processes.fleet import Fleet
 
-MOST_SYNCS = 6
-TIMEOUT = 2.0  # for a process to reach its last sync; an idle one makes none
+MAX_SYNCS = 6
+TIMEOUT = 2.0  # for a process to reach that sync; an idle process makes none
 
 
 @contextmanager
@@ -27,16 +27,21 @@ def killing_disk(directory: Path) -> Iterator[list[str]]:
 
 
 def kill_at_sync(fleet: Fleet, _: float) -> None:
-    """Before the sync, by the kernel where it lets us; or right after it, by the disk."""
+    """Kill a worker before a sync, by strace if allowed, or right after it, by the disk."""
     release_more_jobs(fleet)
     for worker in fleet.random.sample(fleet.workers, len(fleet.workers)):
-        side, number = fleet.random.choice(("before", "after")), fleet.random.randint(1, MOST_SYNCS)
-        by = "strace" if side == "before" and can_trace() else "the disk"
+        moment, number = (
+            fleet.random.choice(("before", "after")),
+            fleet.random.randint(1, MAX_SYNCS),
+        )
+        by = "strace" if moment == "before" and can_trace() else "the disk"
         traced = _traced(fleet.directory, worker, number)
-        with traced if by == "strace" else _ordered(fleet.directory, worker, f"{side} {number}"):
+        with (
+            traced if by == "strace" else _requested(fleet.directory, worker, f"{moment} {number}")
+        ):
             worker.join(TIMEOUT)
         if not worker.is_alive():
-            fleet.record_fault(f"SIGKILL {side} a sync (by {by})", worker.pid)
+            fleet.record_fault(f"SIGKILL {moment} a sync (by {by})", worker.pid)
             return
 
 
@@ -58,21 +63,21 @@ def _traced(directory: Path, worker: ForkServerProcess, number: int) -> Iterator
 
 
 @contextmanager
-def _ordered(directory: Path, worker: ForkServerProcess, what: str) -> Iterator[None]:
-    order = switch(directory / "disk", KILLING, worker.pid)
-    draft = order.with_suffix(".new")
+def _requested(directory: Path, worker: ForkServerProcess, what: str) -> Iterator[None]:
+    request = switch(directory / "disk", KILLING, worker.pid)
+    draft = request.with_suffix(".new")
     draft.write_text(what)
-    draft.rename(order)
+    draft.rename(request)
     try:
         yield
     finally:
         with suppress(FileNotFoundError):
-            order.unlink()
+            request.unlink()
 
 
 @lru_cache(maxsize=1)
 def can_trace() -> bool:
-    """Whether there is an strace here that may hold on to another process."""
+    """Whether strace is installed and may attach to another process."""
     if shutil.which("strace") is None:
         return False
     with subprocess.Popen(["sleep", "60"]) as victim:

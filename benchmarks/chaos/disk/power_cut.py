@@ -30,7 +30,7 @@ def journaled_disk(
     directory: Path, *, kind: DiskKind = "journaled", durability: str = "full", pages: int = PAGES
 ) -> Iterator[list[str]]:
     disk = prepare(directory, kind, durability=durability, pages=pages)
-    (disk / "lasting").mkdir()
+    (disk / "synced").mkdir()
     problems: list[str] = []
     yield problems
     if not problems and _replayed(disk)[1] != _current_files(directory):
@@ -38,14 +38,14 @@ def journaled_disk(
     problems += [
         f"after a power cut: {problem}"
         for line in ledger.read(directory, "disk")
-        for problem in line["broken"]
+        for problem in line["errors"]
     ]
 
 
 def cut(fleet: Fleet, _: float, *, harsh: bool = False) -> None:
-    """Stop all, keep what the disk has, start again from that. If `harsh`, nothing unsynced."""
+    """Stop all processes and replace the files by what the disk has. If `harsh`, no unsynced data."""
     release_more_jobs(fleet)
-    living = [one for one in (*fleet.all_processes, *fleet.stopping) if one.is_alive()]
+    living = [process for process in (*fleet.all_processes, *fleet.stopping) if process.is_alive()]
     _stop_at_once([process.pid for process in living if process.pid is not None])
     for process in living:
         process.kill()
@@ -54,7 +54,7 @@ def cut(fleet: Fleet, _: float, *, harsh: bool = False) -> None:
     nothing, everything, part = _replayed(fleet.directory / "disk", fleet.random.getrandbits(32))
     image = nothing if harsh else fleet.random.choice((nothing, everything, part, part))
     _replace_files(fleet.directory, image)
-    ledger.note("disk", fleet.directory, broken=_broken(fleet.directory, image))
+    ledger.note("disk", fleet.directory, errors=_integrity_errors(fleet.directory, image))
     fleet.record_fault(CUT)
 
 
@@ -64,24 +64,24 @@ def _stop_at_once(pids: list[int]) -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + TIMEOUT
-    while not all(_stands_still(pid) for pid in pids):
+    while not all(_is_stopped(pid) for pid in pids):
         if time.monotonic() > deadline:
             raise TimeoutError("a process cannot be stopped")
         time.sleep(0.001)
 
 
-def _stands_still(pid: int) -> bool:
+def _is_stopped(pid: int) -> bool:
     try:
         threads = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
     except OSError:
-        return False  # a thread just ended: retry
+        return False  # a thread just ended; the caller retries
     return all(stat.rpartition(")")[2].split()[0] in _ENDED for stat in threads)
 
 
 def _replayed(disk: Path, seed: int = 0) -> Sequence[DiskImage]:
-    """What the disk could hold by now: nothing unsynced, all of it, or a part."""
-    files = {path.name: path.read_bytes() for path in (disk / "lasting").iterdir()}
-    return list(Replay(files).follow(read(disk / "journal")).images(seed, 1))
+    """Return possible contents of the disk: without unsynced data, with all, and with a part."""
+    files = {path.name: path.read_bytes() for path in (disk / "synced").iterdir()}
+    return list(Replay(files).apply_entries(read(disk / "journal")).images(seed, 1))
 
 
 def _current_files(directory: Path) -> DiskImage:
@@ -91,15 +91,15 @@ def _current_files(directory: Path) -> DiskImage:
 
 
 def _replace_files(directory: Path, image: DiskImage) -> None:
-    """From here on this is what the disk has; the memory that processes shared is no more."""
-    for path in (*directory.glob(f"{BASE}*"), *(directory / "disk" / "lasting").iterdir()):
+    """Replace the files by the image; the shared-memory file is gone."""
+    for path in (*directory.glob(f"{BASE}*"), *(directory / "disk" / "synced").iterdir()):
         path.unlink()
     write_image(image, directory)
-    write_image(image, directory / "disk" / "lasting")
+    write_image(image, directory / "disk" / "synced")
     os.truncate(directory / "disk" / "journal", 0)
 
 
-def _broken(directory: Path, image: DiskImage) -> list[str]:
+def _integrity_errors(directory: Path, image: DiskImage) -> list[str]:
     """Return the integrity errors of a copy: opening the files themselves would repair them."""
     copy = directory / "disk" / "copy"
     copy.mkdir()

@@ -1,4 +1,4 @@
-"""Activity during a disk fault, and a check that every process survived it."""
+"""Check that every process survived the disk faults, and activity during them."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from benchmarks.chaos.processes.fleet import Fleet
 from benchmarks.chaos.processes.job_quota import allowed
 from benchmarks.chaos.processes.producer import BATCH
 
-_MOMENT = 0.2  # seconds
+_MAX_DELAY = 0.2  # seconds
 
 
 def release_more_jobs(fleet: Fleet) -> None:
-    """Let the producers continue, so that the next fault meets all kinds of calls."""
+    """Let the producers continue, so that the next fault interrupts all kinds of calls."""
     fleet.allow(allowed(fleet.directory) + 2 * BATCH)
-    time.sleep(fleet.random.uniform(0, _MOMENT))
+    time.sleep(fleet.random.uniform(0, _MAX_DELAY))
 
 
-def all_survived(directory: Path) -> list[str]:
-    """Return the problems: each process that died was replaced by another with its own log."""
+def died_processes(directory: Path) -> list[str]:
+    """Return a problem per role with more logs than processes: a replacement has its own log."""
     plan = json.loads((directory / "plan.json").read_text())
-    wanted = {
+    expected = {
         "worker": plan["workers"],
         "producer": len({line["producer"] for line in read(directory, "producer")}),
     }
-    logs = {role: sorted((directory / "log").glob(f"{role}-*.log")) for role in wanted}
+    logs = {role: sorted((directory / "log").glob(f"{role}-*.log")) for role in expected}
     return [
         f"{len(logs[role]) - number} of {number} {role}s died; see their logs"
-        for role, number in wanted.items()
+        for role, number in expected.items()
         if len(logs[role]) > number
     ]

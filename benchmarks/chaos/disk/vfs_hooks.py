@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import apsw
 
-RealCall: TypeAlias = Callable[[], int]  # does it, and answers with SQLite's code
+RealCall: TypeAlias = Callable[[], int]  # makes the change and returns the code of SQLite
 
 _Open = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_int, c_void_p)
 _Delete = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int)
@@ -55,10 +55,10 @@ class _Methods(Structure):
 
 
 class Disk:
-    """What becomes of each change of a file; here, nothing special. `name` is without directory."""
+    """Handles each change of a file; this base makes it unchanged. `name` has no directory."""
 
     def opened(self, name: str) -> None:
-        """A file is open, and was made if it was not there."""
+        """A file was opened, and created if it did not exist."""
 
     def write(self, name: str, data: bytes, offset: int, real_call: RealCall) -> int:  # noqa: ARG002
         return real_call()
@@ -74,13 +74,13 @@ class Disk:
 
 
 class VfsHooks:
-    """Leads what SQLite does through a disk. Keep it for as long as SQLite is used."""
+    """Routes file changes of SQLite through a `Disk`. Must live as long as SQLite is used."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._names: dict[int, str] = {}  # by the address of the open file
-        self._tables: dict[int, _Methods] = {}  # ours, by the address of SQLite's own
-        self._kept: list[Any] = []  # functions that C calls live as long as this
+        self._tables: dict[int, _Methods] = {}  # the replacements, by the address of the original
+        self._kept: list[Any] = []  # keeps the functions that C calls alive
         vfs = _default_vfs()
         self._open, self._delete = _Open(vfs.open), _Delete(vfs.delete)
         vfs.open = self._function(_Open, self._on_open)
@@ -90,7 +90,7 @@ class VfsHooks:
         def guarded(*arguments: Any) -> int:
             try:
                 return function(*arguments)
-            except Exception:  # noqa: BLE001 - C would take it for a success
+            except Exception:  # noqa: BLE001 - C would see a success
                 traceback.print_exc(file=sys.stderr)
                 return apsw.SQLITE_IOERR
 
@@ -104,15 +104,19 @@ class VfsHooks:
             self._names[file] = Path(ctypes.string_at(path).decode()).name
             table = c_void_p.from_address(file)  # a file begins with the address of its functions
             assert table.value is not None
-            table.value = ctypes.addressof(self._ours(table.value))
+            table.value = ctypes.addressof(self._hooked_methods(table.value))
             self._disk.opened(self._names[file])
         return code
 
-    def _ours(self, address: int) -> _Methods:
+    def _hooked_methods(self, address: int) -> _Methods:
         if address not in self._tables:
-            ours = _Methods.from_buffer_copy(ctypes.string_at(address, ctypes.sizeof(_Methods)))
-            write, truncate, sync = _Write(ours.write), _Truncate(ours.truncate), _Sync(ours.sync)
-            self._kept += [ours, write, truncate, sync]
+            hooked = _Methods.from_buffer_copy(ctypes.string_at(address, ctypes.sizeof(_Methods)))
+            write, truncate, sync = (
+                _Write(hooked.write),
+                _Truncate(hooked.truncate),
+                _Sync(hooked.sync),
+            )
+            self._kept += [hooked, write, truncate, sync]
             disk, names = self._disk, self._names
 
             def on_write(file: int, data: int, size: int, offset: int) -> int:
@@ -127,10 +131,10 @@ class VfsHooks:
             def on_sync(file: int, flags: int) -> int:
                 return disk.sync(names[file], lambda: sync(file, flags))
 
-            ours.write = self._function(_Write, on_write)
-            ours.truncate = self._function(_Truncate, on_truncate)
-            ours.sync = self._function(_Sync, on_sync)
-            self._tables[address] = ours
+            hooked.write = self._function(_Write, on_write)
+            hooked.truncate = self._function(_Truncate, on_truncate)
+            hooked.sync = self._function(_Sync, on_sync)
+            self._tables[address] = hooked
         return self._tables[address]
 
     def _on_delete(self, vfs: int, path: bytes, syncs: int) -> int:

@@ -90,9 +90,7 @@ class _Producer:
     async def _enqueue(
         self, new: list[NewJob], names: list[str], call: Callable[..., Awaitable[list[Job[Any]]]]
     ) -> list[Job[Any]]:
-        note(
-            "producer", enqueues=[str(job.id) for job in new], tasks=names, producer=self.number
-        )
+        note("producer", enqueues=[str(job.id) for job in new], tasks=names, producer=self.number)
         handles = await self._retry(lambda: call(new))
         ids = [str(job.id) for job in handles]
         note("producer", acknowledged=ids, producer=self.number)

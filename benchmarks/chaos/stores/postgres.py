@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     Connection: TypeAlias = psycopg.Connection[Row]
 
 T = TypeVar("T")
-_URL = "url"  # the file in the storm's directory that names its database
-_PATIENCE = 30.0  # seconds in which a server that was broken must take connections again
+_URL = "url"  # file in the directory of the storm, with the URL of its database
+_RECONNECT_TIMEOUT = 30.0  # seconds
 _TABLES = (
     "job", "queued", "lease", "waiting", "log", "step", "edge", "rollup", "gate", "permit",
     "gate_queue",
@@ -30,7 +30,7 @@ _TABLES = (
 
 
 class PostgresStorage:
-    """A server of our own, or the one that was named; spoken with by psycopg."""
+    """A database on a given or local server, read with psycopg."""
 
     driver = "windlass.stores.postgres"
 
@@ -40,31 +40,30 @@ class PostgresStorage:
     def prepare(self, directory: Path, server: str | None) -> None:
         root = server or local_postgres().url
         name = f"windlass_chaos_{uuid4().hex[:12]}"
-        self._run(root, lambda evidence: evidence.execute(f"CREATE DATABASE {name}"))
-        (directory / _URL).write_text(_named(root, name))
+        self._run(root, lambda connection: connection.execute(f"CREATE DATABASE {name}"))
+        (directory / _URL).write_text(_with_database(root, name))
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
             if self._value(directory, f"SHOW {setting}") != "on":
                 self.clean_up(directory)
                 raise NoServerError(
-                    f"the server has {setting} off: what it says is stored may be lost, "
-                    "so a storm would prove nothing; turn it on"
+                    f"the server has {setting} off, so it may lose acknowledged commits; turn it on"
                 )
-        # By the very code that the storm runs, though its files may be edited meanwhile.
+        # In a forkserver process, with the code that the storm runs, even if files are edited meanwhile.
         made = get_context("forkserver").Process(target=migrate, args=(self.url(directory),))
         made.start()
         made.join()
-        assert made.exitcode == 0, "windlass migrate failed; it says why above"
+        assert made.exitcode == 0, "windlass migrate failed; see its output above"
 
     def clean_up(self, directory: Path) -> None:
         """Copy the tables into the directory and drop the database."""
-        there = self._value(directory, "SELECT to_regclass('windlass_job')")
-        for table in _TABLES if there else ():
+        exists = self._value(directory, "SELECT to_regclass('windlass_job')")
+        for table in _TABLES if exists else ():
             self._run(self.url(directory), partial(_copy, directory=directory, table=table))
         url = self.url(directory)
         self._connections.pop(url).close()
         name = urlsplit(url).path[1:]
         drop = f"DROP DATABASE {name} WITH (FORCE)"
-        self._run(_named(url, "postgres"), lambda evidence: evidence.execute(drop))
+        self._run(_with_database(url, "postgres"), lambda connection: connection.execute(drop))
 
     def url(self, directory: Path) -> str:
         return (directory / _URL).read_text()
@@ -79,38 +78,38 @@ class PostgresStorage:
         return int(self._value(directory, query))
 
     def unfinished_count(self, directory: Path) -> int | None:
-        # Three tables hold little more than what waits or runs; when they are empty, all are seen.
-        left = """SELECT (SELECT count(*) FROM windlass_queued)
+        # Three small tables have the waiting and running jobs; count all jobs only if they are empty.
+        active = """SELECT (SELECT count(*) FROM windlass_queued)
                        + (SELECT count(*) FROM windlass_lease WHERE active > 0)
                        + (SELECT count(*) FROM windlass_waiting)"""
         every = """SELECT count(*) FROM windlass_job
                    WHERE state NOT IN ('succeeded', 'failed', 'canceled')"""
-        return int(self._value(directory, left)) or int(self._value(directory, every))
+        return int(self._value(directory, active)) or int(self._value(directory, every))
 
     def completed(self, directory: Path, jobs: set[str]) -> set[str]:
         query = """SELECT id FROM windlass_job
                    WHERE id = ANY (%s) AND state IN ('succeeded', 'canceled')"""
         ids = [UUID(job) for job in jobs]
         rows = self._run(
-            self.url(directory), lambda evidence: evidence.execute(query, [ids]).fetchall()
+            self.url(directory), lambda connection: connection.execute(query, [ids]).fetchall()
         )
         return {str(row["id"]) for row in rows}
 
-    def is_write_blocked(self, directory: Path) -> bool:  # noqa: ARG002 - a store with one lock has to look
+    def is_write_blocked(self, directory: Path) -> bool:  # noqa: ARG002 - part of the interface
         """Always false: PostgreSQL has no global write lock."""
         return False
 
     def read(self, directory: Path) -> Tables:
         return self._run(self.url(directory), _read)
 
-    # -- what only this store suffers
+    # -- faults of the server
 
     def crash(self) -> None:
-        """Crash our own server, and bring it back."""
+        """Crash the local server and restart it."""
         local_postgres().crash()
 
-    def terminate_backends(self, directory: Path, most: int, seed: int) -> list[int]:
-        """Cut off so many connections of this storm, first those that are in use; which."""
+    def terminate_backends(self, directory: Path, count: int, seed: int) -> list[int]:
+        """Terminate `count` connections of this storm, busy ones first; return their pids."""
         query = """SELECT pid FROM (
                        SELECT pid FROM pg_stat_activity
                        WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -119,24 +118,27 @@ class PostgresStorage:
                        LIMIT %s
                    ) AS chosen WHERE pg_terminate_backend(pid)"""
         rows = self._run(
-            self.url(directory), lambda evidence: evidence.execute(query, [seed, most]).fetchall()
+            self.url(directory),
+            lambda connection: connection.execute(query, [seed, count]).fetchall(),
         )
         return [row["pid"] for row in rows]
 
     # -- the connection
 
     def _value(self, directory: Path, query: str) -> Any:
-        row = self._run(self.url(directory), lambda evidence: evidence.execute(query).fetchone())
+        row = self._run(
+            self.url(directory), lambda connection: connection.execute(query).fetchone()
+        )
         assert row is not None
         return next(iter(row.values()))
 
-    def _run(self, url: str, look: Callable[[Connection], T]) -> T:
-        """On a connection that is kept; after a crash of the server, on a new one."""
+    def _run(self, url: str, query: Callable[[Connection], T]) -> T:
+        """Run a query on a kept connection; after a crash of the server, on a new one."""
         psycopg = _psycopg()
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _RECONNECT_TIMEOUT
         while True:
             try:
-                return look(self._connection(url))
+                return query(self._connection(url))
             except psycopg.OperationalError:
                 if (connection := self._connections.pop(url, None)) is not None:
                     connection.close()
@@ -156,12 +158,12 @@ def _psycopg() -> Any:
     try:
         import psycopg  # noqa: PLC0415 - not for SQLite
     except ImportError:
-        raise NoServerError("the laboratory reads PostgreSQL's tables by psycopg: "
+        raise NoServerError("storms read the tables of PostgreSQL with psycopg: "
                             "pip install 'psycopg[binary]'") from None  # fmt: skip
     return psycopg
 
 
-def _named(url: str, database: str) -> str:
+def _with_database(url: str, database: str) -> str:
     return urlunsplit(urlsplit(url)._replace(path=f"/{database}"))
 
 

@@ -18,15 +18,15 @@ class SqliteStorage:
     driver = "windlass.stores.sqlite"
 
     def prepare(self, directory: Path, server: str | None) -> None:
-        """The directory is new, and so is the file."""
+        """The directory is new, so there is nothing to prepare."""
 
     def clean_up(self, directory: Path) -> None:
-        """All of it is in the directory."""
+        """Everything is in the directory of the storm."""
 
     def url(self, directory: Path) -> str:
         return f"sqlite:///{directory}/jobs.db"
 
-    def now(self, directory: Path) -> int:  # noqa: ARG002 - a store with a clock of its own is asked
+    def now(self, directory: Path) -> int:  # noqa: ARG002 - part of the interface
         return time.time_ns() // 1000
 
     def ended_count(self, directory: Path) -> int:
@@ -35,7 +35,7 @@ class SqliteStorage:
         return self._number(directory, query) or 0
 
     def unfinished_count(self, directory: Path) -> int | None:
-        # Each of the three has an index of its own.
+        # Each of the three counts uses its own index.
         query = """SELECT (SELECT count(*) FROM windlass_job WHERE state = 'queued')
                         + (SELECT count(*) FROM windlass_job WHERE state = 'running')
                         + (SELECT count(*) FROM windlass_job WHERE state IN ('created', 'retrying'))
@@ -83,7 +83,7 @@ class SqliteStorage:
         try:
             with _read_transaction(directory) as connection:
                 return int(connection.execute(query).fetchone()[0])
-        except sqlite3.OperationalError:  # not there yet
+        except sqlite3.OperationalError:  # the file or table does not exist yet
             return None
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 Row: TypeAlias = dict[str, Any]
 EDGES = "SELECT * FROM windlass_edge ORDER BY child, ordinal"
-_DEFAULT_POLICY = {"crash_cap": 3, "max_retries": 3}  # of a job whose row names none
+_DEFAULT_POLICY = {"crash_cap": 3, "max_retries": 3}  # of a job without a policy in its row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +32,16 @@ class Tables:
 class TestedStore(Protocol):
     """`directory` is the directory of the storm. Every read is one snapshot."""
 
-    driver: str  # the module that a process needs for it
+    driver: str  # the module that a process imports for this store
 
     def prepare(self, directory: Path, server: str | None) -> None:
-        """See to it that there is nothing yet where the URL leads; `server` names another one."""
+        """Create an empty database, on the server with this URL if given."""
 
     def clean_up(self, directory: Path) -> None:
-        """Leave nothing outside of the directory."""
+        """Remove everything outside of the directory."""
 
     def url(self, directory: Path) -> str:
-        """For WINDLASS_URL."""
+        """Return the value of WINDLASS_URL."""
 
     def now(self, directory: Path) -> int:
         """Return the store's time in microseconds."""
@@ -50,10 +50,10 @@ class TestedStore(Protocol):
         """Return the number of ended jobs; cheap, because it is called many times a second."""
 
     def unfinished_count(self, directory: Path) -> int | None:
-        """How many have not; None while there is no table."""
+        """Return the number of unfinished jobs, or None before the table exists."""
 
     def completed(self, directory: Path, jobs: set[str]) -> set[str]:
-        """Which of these succeeded or were canceled."""
+        """Return those of the jobs that succeeded or were canceled."""
 
     def is_write_blocked(self, directory: Path) -> bool:
         """Whether a process blocks all other writers."""
