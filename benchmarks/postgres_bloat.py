@@ -56,20 +56,20 @@ def jobs(count: int) -> list[NewJob]:
     return [NewJob(id=uuid7(), task="t", payload=PAYLOAD) for _ in range(count)]
 
 
-async def put(store: PostgresStore, count: int) -> None:
+async def enqueue(store: PostgresStore, count: int) -> None:
     for _ in range(0, count, BULK):
         await store.enqueue(jobs(BULK))
 
 
-async def take(store: PostgresStore, limit: int) -> tuple[int, float]:
-    """Claim and settle; how many there were, and how long the claim took."""
+async def claim_and_settle(store: PostgresStore, limit: int) -> tuple[int, float]:
+    """Return the number of claimed jobs and the duration of the claim."""
     began = time.perf_counter()
     rows = await store.claim(Claim(token=uuid7(), worker="w", queues=[("default", limit)]))
-    took = time.perf_counter() - began
+    seconds = time.perf_counter() - began
     if rows:
         done = outcome.Succeeded(result=b"null")
         await store.apply([outcome.succeed(row, done, (), ()) for row in rows])
-    return len(rows), took
+    return len(rows), seconds
 
 
 async def drain(store: PostgresStore) -> float:
@@ -78,39 +78,41 @@ async def drain(store: PostgresStore) -> float:
     for _ in range(3):
         began, count = time.perf_counter(), 0
         while count < DRAIN // 3:
-            count += (await take(store, BATCH))[0]
+            count += (await claim_and_settle(store, BATCH))[0]
         rates.append(count / (time.perf_counter() - began))
     return max(rates)
 
 
-async def grow(store: PostgresStore, server: Any, options: argparse.Namespace) -> None:
-    await put(store, 2 * DRAIN)
-    await drain(store)  # the first is always slow
+async def measure_large_tables(
+    store: PostgresStore, server: Any, options: argparse.Namespace
+) -> None:
+    await enqueue(store, 2 * DRAIN)
+    await drain(store)  # the first drain is always slow
     alone = await drain(store)
     print(f"{'drained with an empty table behind it':45}{alone:9,.0f}/s", flush=True)
-    await put(store, options.waiting + DRAIN)
+    await enqueue(store, options.waiting + DRAIN)
     await server.execute("CHECKPOINT")
     waiting = await drain(store)
     what = f"with {options.waiting:,} jobs waiting"
     print(f"{what:45}{waiting:9,.0f}/s{waiting / alone:7.2f}", flush=True)
     for _ in range(0, options.finished, 100_000):
         await server.execute(FINISHED, 100_000, PAYLOAD)
-    await put(store, DRAIN)
+    await enqueue(store, DRAIN)
     await server.execute("CHECKPOINT")
     kept = await drain(store)
     what = f"and {options.finished:,} finished ones kept"
     print(f"{what:45}{kept:9,.0f}/s{kept / alone:7.2f}", flush=True)
 
 
-async def flow(store: PostgresStore, seconds: float) -> list[float]:
+async def claim_times(store: PostgresStore, seconds: float) -> list[float]:
     """Enqueue at the rate and claim at once; return the times of non-empty claims."""
     stop = time.perf_counter() + seconds
     producer = asyncio.create_task(_produce(store, stop))
     claims: list[float] = []
     while time.perf_counter() < stop:
-        found, took = await take(store, 1000)
+        found, seconds = await claim_and_settle(store, 1000)
         if found:
-            claims.append(took)
+            claims.append(seconds)
         await asyncio.sleep(0 if found else 0.005)
     await producer
     return claims
@@ -134,20 +136,22 @@ def _show(what: str, claims: list[float], before: float | None = None) -> float:
     return p99
 
 
-async def hold(store: PostgresStore, url: str, minutes: int) -> None:
-    while (await take(store, 1000))[0]:
+async def measure_open_transaction(store: PostgresStore, url: str, minutes: int) -> None:
+    while (await claim_and_settle(store, 1000))[0]:
         pass
     print(f"{'claims at 2,000 jobs/s':45}{'p50':>12}{'p99':>12}{'ratio':>7}")
-    await flow(store, 10)
-    before = _show("as always", await flow(store, 60))
-    holder = await asyncpg.connect(url)
-    transaction = holder.transaction(isolation="repeatable_read")
+    await claim_times(store, 10)
+    before = _show("no open transaction", await claim_times(store, 60))
+    open_connection = await asyncpg.connect(url)
+    transaction = open_connection.transaction(isolation="repeatable_read")
     await transaction.start()
-    await holder.fetchval("SELECT count(*) FROM windlass_queued")
+    await open_connection.fetchval("SELECT count(*) FROM windlass_queued")
     for minute in range(1, minutes + 1):
-        _show(f"with a transaction held open, minute {minute}", await flow(store, 60), before)
+        _show(
+            f"with a transaction held open, minute {minute}", await claim_times(store, 60), before
+        )
     await transaction.rollback()
-    await holder.close()
+    await open_connection.close()
 
 
 async def measure(server: str, options: argparse.Namespace) -> None:
@@ -163,9 +167,9 @@ async def measure(server: str, options: argparse.Namespace) -> None:
             await store.migrate()
             inside: Any = await asyncpg.connect(url)
             if options.minutes:
-                await hold(store, url, options.minutes)
+                await measure_open_transaction(store, url, options.minutes)
             if options.waiting:
-                await grow(store, inside, options)
+                await measure_large_tables(store, inside, options)
             await inside.close()
     finally:
         await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -19,7 +19,7 @@ from typing import Any
 
 import apsw
 
-from benchmarks.limits import KEYED, PLAIN, SETTINGS, put_in
+from benchmarks.limits import KEYED, PLAIN, SETTINGS, enqueue_jobs
 from windlass.core.admission.gates import LIMIT, LimitSetting
 from windlass.core.decisions.outcome import Succeeded, settle
 from windlass.core.ids import uuid7
@@ -31,25 +31,25 @@ from windlass.stores.sqlite.writes.transaction import Tx
 CALL = 500  # jobs
 CALLS = 4
 WAITING = 8_000
-RATED = "a rate for the task"
+RATED = "task rate"
 
 
 async def steps(folder: Path, name: str) -> float:
-    """For each job, from its claim until another is let in for it."""
+    """Return the steps per job, from its claim to the admission of the next job."""
     counted: Counter[str] = Counter()
 
-    def note(event: dict[str, Any]) -> None:
+    def count(event: dict[str, Any]) -> None:
         counted["steps"] += event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
 
     def trace(tx: Tx) -> None:
-        tx.connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, note)
+        tx.connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, count)
 
     async with SqliteStore(folder / "jobs.db", durability="off") as store:
         for limit, what in SETTINGS[name].items():
             put = Put(kind=LIMIT, key=limit, value=LimitSetting(override=what).encode())
             await store.put_records([put])
-        await put_in(store, WAITING, keyed=name in KEYED)
-        await store._engine.write(trace)  # noqa: SLF001 - the connection that writes
+        await enqueue_jobs(store, WAITING, keyed=name in KEYED)
+        await store._engine.write(trace)  # noqa: SLF001 - traces the write connection
         for _ in range(CALLS):
             claim = Claim(token=uuid7(), worker="steps", queues=[("default", CALL)], lease=60)
             rows = await store.claim(claim)

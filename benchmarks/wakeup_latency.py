@@ -70,12 +70,14 @@ def main() -> None:
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as directory:
         path = f"{directory}/jobs.db"
-        ours, theirs = spawn.Pipe()
-        worker = spawn.Process(target=waiter, args=(path, arguments.jobs, arguments.idle, theirs))
+        parent_end, child_end = spawn.Pipe()
+        worker = spawn.Process(
+            target=waiter, args=(path, arguments.jobs, arguments.idle, child_end)
+        )
         worker.start()
-        ours.recv()
+        parent_end.recv()
         asyncio.run(produce(path, arguments.jobs))
-        delays, spent = ours.recv()
+        delays, spent = parent_end.recv()
         worker.join()
     cuts = statistics.quantiles(delays, n=100)
     print("\nfrom enqueue in one process to claim in another, durability full")

@@ -26,19 +26,19 @@ T = TypeVar("T")
 
 @dataclass
 class CallHistory:
-    """The calls of all clients. `clock` must be the same for all of them, and rise."""
+    """The calls of all clients. All clients share one rising `clock`."""
 
     clock: Callable[[], float]
     calls: dict[UUID, list[Call]] = field(default_factory=lambda: defaultdict(list))
     lost_claims: list[Call] = field(default_factory=list)  # claims without a received response
 
     def explain_violation(self, job: UUID) -> str | None:
-        """None if all that was answered about the job can have happened."""
+        """Return None if the results of all calls on the job are linearizable."""
         return explain([*self.calls[job], *self.lost_claims])
 
 
 class HistoryRecordingStore(WrappedStore):
-    """Passes everything on. What raises was not answered, and may have happened or not."""
+    """Passes every call on. A call that raises has no result and may have had its effect."""
 
     def __init__(self, store: Store, history: CallHistory, by: str = "") -> None:
         super().__init__(store)
@@ -88,14 +88,16 @@ class HistoryRecordingStore(WrappedStore):
         requested = [
             (transition.job_id, self._transition(transition)) for transition in transitions
         ]
-        born = self._call(Kind.ENQUEUE)
-        children = [(child.id, born) for transition in transitions for child in transition.children]
+        creation = self._call(Kind.ENQUEUE)
+        children = [
+            (child.id, creation) for transition in transitions for child in transition.children
+        ]
         answers = await self._note([*requested, *children], self.store.apply(transitions))
         for (job, call), transition, answer in zip(requested, transitions, answers, strict=True):
             self._record_result(job, call, answer.status, answer.state)
             if answer.applied and answer.state is State.SUCCEEDED:
                 for child in transition.children:
-                    self._record_result(child.id, born, "applied")
+                    self._record_result(child.id, creation, "applied")
         return answers
 
     async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
@@ -118,16 +120,18 @@ class HistoryRecordingStore(WrappedStore):
     async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
         call = self._call(Kind.READ)
         rows = await self.store.get(ids, owner)
-        if owner is None:  # else a row that is not shown may be there all the same
+        if owner is None:  # with an owner, a missing row may exist
             for job, row in zip(ids, rows, strict=True):
                 self._record_result(job, call, "seen", _shown(row))
         return rows
 
-    # -- how a call becomes a line
+    # -- conversion of calls
 
-    def _call(self, kind: Kind, fence: int = 0, token: UUID | None = None, word: str = "") -> Call:
+    def _call(
+        self, kind: Kind, fence: int = 0, token: UUID | None = None, trigger: str = ""
+    ) -> Call:
         now = self._history.clock()
-        return Call(kind=kind, began=now, by=self._by, fence=fence, token=token, word=word)
+        return Call(kind=kind, began=now, by=self._by, fence=fence, token=token, trigger=trigger)
 
     def _transition(self, transition: Transition) -> Call:
         if transition.trigger in SETTLING:

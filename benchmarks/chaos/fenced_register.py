@@ -23,7 +23,7 @@ def put(directory: Path, job: str, fence: int) -> bool:
 
 
 def read(directory: Path) -> dict[str, list[int]]:
-    """The fences of the accepted writes of each job, in order."""
+    """Return the fences of the accepted writes of each job, in order."""
     return {
         path.name: [int(fence) for fence in path.read_bytes().split()]
         for path in (directory / "register").iterdir()

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from benchmarks.chaos.checks.evidence import Evidence
-from benchmarks.chaos.checks.limit_checks import Gates, seen
+from benchmarks.chaos.checks.limit_checks import ObservedLimits, observed_limits
 from benchmarks.chaos.checks.rescue_times import SLACK, RescueTimes, rescue_times
 from benchmarks.chaos.streams import transcript_checks
-from benchmarks.chaos.streams.transcript_checks import Streams
+from benchmarks.chaos.streams.transcript_checks import ObservedStreams
 
 _DROPPED = "lease expired; result discarded"
 _RECYCLED = "reached its limit and is replaced"
@@ -42,8 +42,8 @@ class StormResult:
     recycled: int  # workers replaced for their memory use
     repeated_calls: int  # by producers, after an error or a lost response
     cancels: dict[str, int]
-    gates: Gates | None  # None without limits
-    streams: Streams | None  # None without stream readers
+    gates: ObservedLimits | None  # None without limits
+    streams: ObservedStreams | None  # None without stream readers
     violations: list[str]
 
     @property
@@ -98,8 +98,8 @@ def storm_result(evidence: Evidence, violations: list[str], seconds: float) -> S
         recycled=sum(text.count(_RECYCLED) for text in logs),
         repeated_calls=sum("refused" in line for line in evidence.producer_lines),
         cancels=dict(Counter(answer or "unanswered" for answer in evidence.cancels.values())),
-        gates=seen(evidence),
-        streams=transcript_checks.seen(evidence.directory),
+        gates=observed_limits(evidence),
+        streams=transcript_checks.observed_streams(evidence.directory),
         violations=violations,
     )
 
@@ -180,23 +180,25 @@ def _rescue_summary(summary: RescueTimes) -> str:
         f"claimable {summary.median:g} s after the kill (median), {summary.most:g} s (99 %), "
         f"{summary.longest:g} s (longest), {summary.late} later than a lease and {SLACK:g} s"
     )
-    if summary.unwatched:
-        longest = f"{summary.unwatched_longest:g} s (longest)"
-        message += f"; {summary.unwatched} across another kill of all processes: {longest}"
+    if summary.unswept:
+        longest = f"{summary.unswept_longest:g} s (longest)"
+        message += f"; {summary.unswept} across another kill of all processes: {longest}"
     return message
 
 
-def _gate_summary(summary: Gates) -> str:
+def _gate_summary(summary: ObservedLimits) -> str:
     most = ", ".join(f"{number} of {name}" for name, number in sorted(summary.most.items()))
     return (
-        f"at most {most}; {summary.waited:,} waits at gates, {summary.longest:g} s (longest) of them "
-        f"with free capacity, {summary.late} for more than a lease and {SLACK:g} s"
+        f"at most {most}; {summary.waited:,} waits at gates, "
+        f"{summary.longest:g} s (longest) of them with free capacity, "
+        f"{summary.late} for more than a lease and {SLACK:g} s"
     )
 
 
-def _stream_summary(summary: Streams) -> str:
+def _stream_summary(summary: ObservedStreams) -> str:
     return (
-        f"{summary.readers:,} readers on {summary.connections:,} connections, {summary.most:,} at once, "
+        f"{summary.readers:,} readers on {summary.connections:,} connections, "
+        f"{summary.most:,} at once, "
         f"{summary.cut:,} of them cut off; {summary.events:,} events received"
     )
 

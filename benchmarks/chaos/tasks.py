@@ -19,8 +19,8 @@ from windlass import Context, Snooze, Windlass, fixed
 
 app = Windlass()
 MIB = 1024 * 1024
-ENOUGH = 48  # MiB
-HIGH_CRASH_CAP = 1000  # the crash cap of jobs whose workers are killed all the time
+MEMORY = 48  # MiB
+HIGH_CRASH_CAP = 1000  # the crash cap of jobs with many killed workers
 
 
 def record(ctx: Context, phase: str, **more: Any) -> None:
@@ -48,13 +48,13 @@ async def work(ctx: Context, seconds: float) -> dict[str, object]:
 
 @app.task
 async def plain(ctx: Context, seconds: float) -> dict[str, object]:
-    """The same with the crash cap that users have."""
+    """The same with the default crash cap."""
     return await _work(ctx, seconds)
 
 
 @app.task(crash_cap=HIGH_CRASH_CAP, backoff=fixed(0.1))
 def stepped(ctx: Context, seconds: float) -> dict[str, object]:
-    """On a thread, in two steps that are not repeated once they are recorded."""
+    """Runs on a thread, in two steps that are not repeated after their record."""
 
     def step(name: str) -> int:
         record(ctx, "step", step=name)
@@ -71,13 +71,13 @@ def stepped(ctx: Context, seconds: float) -> dict[str, object]:
 async def blocking(ctx: Context, seconds: float) -> dict[str, object]:
     """Blocks its worker's event loop until its end."""
     record(ctx, "start")
-    time.sleep(seconds)  # noqa: ASYNC251 - the mistake is the point
+    time.sleep(seconds)  # noqa: ASYNC251 - blocks on purpose
     return finish(ctx)
 
 
 @app.task(backoff=fixed(0.1))
 async def killer(ctx: Context, seconds: float) -> None:
-    """Takes along the process that it runs in."""
+    """Kills the worker process that it runs in."""
     record(ctx, "start")
     await asyncio.sleep(seconds)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -85,7 +85,7 @@ async def killer(ctx: Context, seconds: float) -> None:
 
 @app.task(executor="process")
 def in_child(ctx: Context, seconds: float) -> dict[str, object]:
-    """An innocent one in a child process, with the crash cap that users have."""
+    """A plain task in a child process, with the default crash cap."""
     record(ctx, "start")
     (ctx.workspace / "half-done").write_text(str(ctx.fence))
     time.sleep(seconds)
@@ -94,7 +94,7 @@ def in_child(ctx: Context, seconds: float) -> dict[str, object]:
 
 @app.task(executor="process", backoff=fixed(0.1))
 def segfault(ctx: Context, seconds: float) -> None:
-    """Reads where there is no memory: a bug in a C library."""
+    """Reads invalid memory, like a bug in a C library."""
     record(ctx, "start")
     time.sleep(seconds)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -104,9 +104,9 @@ def segfault(ctx: Context, seconds: float) -> None:
 
 @app.task(executor="process", backoff=fixed(0.1))
 def memory_hog(ctx: Context, seconds: float) -> None:
-    """Takes memory up to a limit and is then killed, as by the kernel."""
+    """Allocates memory up to a limit and kills itself, like the OOM killer."""
     record(ctx, "start")
-    held = [bytearray(os.urandom(MIB)) for _ in range(ENOUGH)]
+    held = [bytearray(os.urandom(MIB)) for _ in range(MEMORY)]
     time.sleep(seconds)
     note("driver", fault="out of memory", pid=os.getpid(), held=len(held))
     os.kill(os.getpid(), signal.SIGKILL)
@@ -129,7 +129,7 @@ async def log_writer(ctx: Context, seconds: float) -> dict[str, object]:
     return finish(ctx)
 
 
-# -- for storms that limit them
+# -- tasks with limits
 
 
 KEYS = 4
@@ -139,11 +139,11 @@ async def _flaky(ctx: Context, seconds: float) -> dict[str, object]:
     """Some first attempts raise and some snooze: both release a permit."""
     record(ctx, "start")
     await asyncio.sleep(seconds)
-    lot = ctx.job.id.int % 6 if ctx.attempt == 1 else None
-    if lot == 0:
+    draw = ctx.job.id.int % 6 if ctx.attempt == 1 else None
+    if draw == 0:
         record(ctx, "raise")
-        raise RuntimeError("not today")
-    if lot == 1:
+        raise RuntimeError("failure on purpose")
+    if draw == 1:
         record(ctx, "snooze")
         raise Snooze(0.2)
     return finish(ctx)

@@ -14,14 +14,14 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 
-class Child:
-    """A module of this package, at work in a process of its own."""
+class ChildProcess:
+    """A module of this package that runs in its own process."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self.pid = process.pid
 
-    def ask(self, **facts: Any) -> Any:
+    def call(self, **facts: Any) -> Any:
         assert self._process.stdin is not None
         print(json.dumps(facts), file=self._process.stdin, flush=True)
         return self.receive()
@@ -34,27 +34,27 @@ class Child:
         return json.loads(line)
 
     @property
-    def spent(self) -> float:
-        """Seconds of CPU time that it has used."""
+    def cpu_seconds(self) -> float:
+        """Return the used CPU time in seconds."""
         text = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(text[11]) + int(text[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
     def memory(self) -> int:
-        """Bytes that it holds now."""
+        """Return the resident memory in bytes."""
         text = Path(f"/proc/{self.pid}/status").read_text()
         found = next(line for line in text.splitlines() if line.startswith("VmRSS"))
         return int(found.split()[1]) * 1024
 
 
 @contextlib.contextmanager
-def child(module: str, *arguments: str) -> Iterator[Child]:
+def start_child(module: str, *arguments: str) -> Iterator[ChildProcess]:
     command = [sys.executable, "-m", f"benchmarks.server.{module}", *arguments]
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
-        yield Child(process)
+        yield ChildProcess(process)
     finally:
         assert process.stdin is not None
         process.stdin.close()

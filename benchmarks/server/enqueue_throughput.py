@@ -5,23 +5,23 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from benchmarks.server.child_process import Child, child
+from benchmarks.server.child_process import ChildProcess, start_child
 
-EMPTY, JOBS = "/empty", "/api/jobs"
+EMPTY_PATH, JOBS_PATH = "/empty", "/api/jobs"
 
 
 @dataclass(frozen=True)
-class Posting:
-    """`ratio` is of rates; `by_cpu` of what one answer costs the server's process.
+class EnqueueThroughput:
+    """`ratio` compares rates; `by_cpu` compares the CPU time of the server per response.
 
-    On a machine that is busy with other things, the second is the steadier one.
+    On a busy machine, the second is more stable.
     """
 
     store: str
     clients: int
-    empty: float  # answers a second
+    empty: float  # responses per second
     jobs: float
-    empty_cpu: float  # seconds of CPU time for one answer
+    empty_cpu: float  # seconds of CPU time per response
     jobs_cpu: float
     p50: float  # seconds
     p99: float
@@ -35,37 +35,37 @@ class Posting:
         return self.empty_cpu / self.jobs_cpu
 
 
-def posting(
+def measure_enqueues(
     store: str, url: str, *, clients: tuple[int, ...], rounds: int, seconds: float
-) -> list[Posting]:
-    with child("host", url) as server:
-        where = server.receive()
-        with child("load", where["url"], where["key"]) as load:
-            for path in (EMPTY, JOBS):  # everything is imported, compiled, planned
-                load.ask(path=path, clients=max(clients), seconds=1)
+) -> list[EnqueueThroughput]:
+    with start_child("measured_server", url) as server:
+        address = server.receive()
+        with start_child("load_client", address["url"], address["key"]) as load:
+            for path in (EMPTY_PATH, JOBS_PATH):  # warm-up
+                load.call(path=path, clients=max(clients), seconds=1)
             size = rounds, seconds
             return [_measured(server, load, store, count, size) for count in clients]
 
 
 def _measured(
-    server: Child, load: Child, store: str, clients: int, size: tuple[int, float]
-) -> Posting:
+    server: ChildProcess, load: ChildProcess, store: str, clients: int, size: tuple[int, float]
+) -> EnqueueThroughput:
     """The two alternate, so that both run under the same conditions."""
     rounds, seconds = size
     empty: list[dict[str, float]] = []
     jobs: list[dict[str, float]] = []
     for _ in range(rounds):
-        for path, found in ((EMPTY, empty), (JOBS, jobs)):
-            before = server.spent
-            reported = load.ask(path=path, clients=clients, seconds=seconds)
-            found.append({**reported, "cpu": (server.spent - before) / reported["answers"]})
-    return Posting(
+        for path, found in ((EMPTY_PATH, empty), (JOBS_PATH, jobs)):
+            before = server.cpu_seconds
+            reported = load.call(path=path, clients=clients, seconds=seconds)
+            found.append({**reported, "cpu": (server.cpu_seconds - before) / reported["answers"]})
+    return EnqueueThroughput(
         store=store,
         clients=clients,
-        empty=statistics.median(one["rate"] for one in empty),
-        jobs=statistics.median(one["rate"] for one in jobs),
-        empty_cpu=statistics.median(one["cpu"] for one in empty),
-        jobs_cpu=statistics.median(one["cpu"] for one in jobs),
-        p50=statistics.median(one["p50"] for one in jobs),
-        p99=statistics.median(one["p99"] for one in jobs),
+        empty=statistics.median(result["rate"] for result in empty),
+        jobs=statistics.median(result["rate"] for result in jobs),
+        empty_cpu=statistics.median(result["cpu"] for result in empty),
+        jobs_cpu=statistics.median(result["cpu"] for result in jobs),
+        p50=statistics.median(result["p50"] for result in jobs),
+        p99=statistics.median(result["p99"] for result in jobs),
     )

@@ -29,30 +29,30 @@ from windlass.store import AttemptRecords, Store
 LEASE = 3600.0
 
 
-class Speaker:
+class EventSource:
     def __init__(self, store: Store, rows: list[JobRow]) -> None:
         self._store = store
         self._rows = rows
-        self._said = [0] * len(rows)
+        self._written = [0] * len(rows)
         self._number = 0
 
-    async def speak(
+    async def write_events(
         self, rate: float, seconds: float, size: int, jobs: list[int]
     ) -> list[list[float]]:
-        """One event after the other, at their times, however long each takes to be stored."""
+        """Start each write at its time, even if earlier writes are not stored yet."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         writing = []
         for turn in range(round(rate * seconds)):
             await asyncio.sleep(max(0.0, began + turn / rate - loop.time()))
-            writing.append(loop.create_task(self._say(jobs[turn % len(jobs)], "x" * size)))
+            writing.append(loop.create_task(self._write_event(jobs[turn % len(jobs)], "x" * size)))
         return await asyncio.gather(*writing)
 
-    async def _say(self, job: int, more: str) -> list[float]:
-        self._said[job] += 1
+    async def _write_event(self, job: int, more: str) -> list[float]:
+        self._written[job] += 1
         number, self._number = self._number, self._number + 1
         body = json.dumps({"message": f"#{number}#{more}"}).encode()
-        record = Record(n=self._said[job], type=EventType.LOG, body=body)
+        record = Record(n=self._written[job], type=EventType.LOG, body=body)
         before = time.time()
         [answer] = await self._store.record([AttemptRecords(self._rows[job].lease, [record])])
         assert answer.applied, answer
@@ -75,10 +75,10 @@ async def run(url: str, count: int) -> None:
     rows = await client.store.claim(claim)
     assert len(rows) == count
     print(json.dumps([str(row.id) for row in rows]), flush=True)
-    source = Speaker(client.store, rows)
+    source = EventSource(client.store, rows)
     while line := await asyncio.to_thread(sys.stdin.readline):
         requested: dict[str, Any] = json.loads(line)
-        print(json.dumps(await source.speak(**requested)), flush=True)
+        print(json.dumps(await source.write_events(**requested)), flush=True)
     await source.end()
     await app.aclose()
 

@@ -27,7 +27,7 @@ def request(method: str, path: str, headers: Mapping[str, str], body: bytes = b"
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-class Answers(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """Parses responses: calls `head` at the start, `piece` for body data, `end` at the end.
 
     Subclasses implement these. `lost` is called once at the end of the connection; a body that has
@@ -38,7 +38,7 @@ class Answers(asyncio.Protocol):
     _buffer = b""
     _left: int | None = None  # bytes of the body, or of its chunk; None: a head, or a size, is next
     _chunked = False
-    _within = False  # a response
+    _in_response = False  # inside a response
 
     def head(self, status: int, headers: Mapping[str, str]) -> None: ...
     def piece(self, data: bytes) -> None: ...
@@ -46,9 +46,11 @@ class Answers(asyncio.Protocol):
     def lost(self) -> None: ...
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        self.transport = cast(
+            "asyncio.Transport", transport
+        )  # the transport of uvloop is no subclass
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - it is over, anyway
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the reason does not matter
         self.lost()
 
     def data_received(self, data: bytes) -> None:
@@ -58,7 +60,7 @@ class Answers(asyncio.Protocol):
 
     def _step(self) -> bool:
         """Whether a part was parsed; else more data is needed."""
-        if not self._within:
+        if not self._in_response:
             return self._begin()
         if self._left is None:
             return self._size()
@@ -68,7 +70,7 @@ class Answers(asyncio.Protocol):
             self.piece(taken)
         if self._left == 0:
             if not self._chunked:
-                self._over()
+                self._end_response()
             self._left = None
         return bool(taken)
 
@@ -81,12 +83,12 @@ class Answers(asyncio.Protocol):
         pairs = (line.partition(":") for line in lines)
         headers = {name.lower(): value.strip() for name, _, value in pairs}
         status = int(first.split()[1])
-        self._within = True
+        self._in_response = True
         self._chunked = headers.get("transfer-encoding") == "chunked"
         self._left = None if self._chunked else int(headers.get("content-length", 0))
         self.head(status, headers)
         if self._left == 0:
-            self._over()
+            self._end_response()
         return True
 
     def _size(self) -> bool:
@@ -99,9 +101,9 @@ class Answers(asyncio.Protocol):
         self._left = int(text, 16)
         if self._left == 0:
             self._buffer = rest[2:]
-            self._over()
+            self._end_response()
         return True
 
-    def _over(self) -> None:
-        self._within, self._left = False, None
+    def _end_response(self) -> None:
+        self._in_response, self._left = False, None
         self.end()

@@ -13,33 +13,33 @@ import sys
 import time
 from collections.abc import Mapping
 
-from benchmarks.server.http_connection import Answers, address, request
+from benchmarks.server.http_connection import HttpConnection, address, request
 from benchmarks.store_postgres import loop_factory
 
 BODY = json.dumps({"task": "greet", "arguments": {"name": "x" * 80, "times": 1}}).encode()
-TAKEN = {200, 201}
+ACCEPTED = {200, 201}
 
 
-class Asker(Answers):
-    """One request after another, until its time is up."""
+class LoadConnection(HttpConnection):
+    """Sends one request after another until `end`."""
 
     def __init__(self, requested: bytes, end: float, took: list[float]) -> None:
         self.done = asyncio.get_running_loop().create_future()
-        self._asked = requested
+        self._request_bytes = requested
         self._end = end
         self._took = took
         self._began = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._ask()
+        self._send_request()
 
-    def _ask(self) -> None:
+    def _send_request(self) -> None:
         self._began = time.perf_counter()
-        self.transport.write(self._asked)
+        self.transport.write(self._request_bytes)
 
     def head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
-        if status not in TAKEN:
+        if status not in ACCEPTED:
             self.done.set_exception(RuntimeError(f"the server answered {status}"))
             self.transport.abort()
 
@@ -47,7 +47,7 @@ class Asker(Answers):
         now = time.perf_counter()
         self._took.append(now - self._began)
         if now < self._end:
-            self._ask()
+            self._send_request()
         else:
             self.transport.close()
 
@@ -56,14 +56,16 @@ class Asker(Answers):
             self.done.set_result(None)
 
 
-async def ask(url: str, key: str, path: str, clients: int, seconds: float) -> dict[str, float]:
+async def call(url: str, key: str, path: str, clients: int, seconds: float) -> dict[str, float]:
     loop = asyncio.get_running_loop()
     host, port = address(url)
     requested = request("POST", path, {"Authorization": f"Bearer {key}"}, BODY)
     took: list[float] = []
     began = time.perf_counter()
     made = [
-        await loop.create_connection(lambda: Asker(requested, began + seconds, took), host, port)
+        await loop.create_connection(
+            lambda: LoadConnection(requested, began + seconds, took), host, port
+        )
         for _ in range(clients)
     ]
     await asyncio.gather(*(asker.done for _, asker in made))
@@ -81,7 +83,7 @@ def main() -> None:
     url, key = sys.argv[1:]
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         for line in sys.stdin:
-            print(json.dumps(runner.run(ask(url, key, **json.loads(line)))), flush=True)
+            print(json.dumps(runner.run(call(url, key, **json.loads(line)))), flush=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.server.uvicorn_server import UvicornServer, freeze_gc
 
-ENOUGH = 10**9  # rate and stream limits are active but never reached
+UNREACHED = 10**9  # rate and stream limits are active but never reached
 
 
 def application(url: str) -> Windlass:
@@ -41,10 +41,10 @@ async def host(url: str, stall: float) -> None:
     app = application(url)
     config = ServerConfig(
         auth=AuthMode.KEYS,
-        rate=ENOUGH,
-        burst=ENOUGH,
-        max_streams=ENOUGH,
-        max_streams_per_key=ENOUGH,
+        rate=UNREACHED,
+        burst=UNREACHED,
+        max_streams=UNREACHED,
+        max_streams_per_key=UNREACHED,
         write_timeout=stall,
     )
     api = app.asgi(config)

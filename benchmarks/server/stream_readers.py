@@ -20,20 +20,20 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.server.http_connection import SSE, Answers, address, request
+from benchmarks.server.http_connection import SSE, HttpConnection, address, request
 from benchmarks.store_postgres import loop_factory
 
-AT_ONCE = 100
+MAX_CONNECTING = 100
 SMALL = 4096  # bytes that the socket of a stalled reader holds
-LOOK = 0.1
+CHECK_INTERVAL = 0.1
 ESTABLISHED = 1  # TCP state of an open connection
 _NUMBER = re.compile(rb'"message":"#(\d+)#')
 
 
-class Listener(Answers):
+class StreamReader(HttpConnection):
     def __init__(self, arrived: dict[int, list[float]]) -> None:
         self.open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._came = arrived
+        self._arrivals = arrived
         self._rest = b""
 
     def head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
@@ -46,26 +46,26 @@ class Listener(Answers):
         now = time.time()
         whole, _, self._rest = (self._rest + data).rpartition(b"\n\n")
         for number in _NUMBER.findall(whole):
-            self._came.setdefault(int(number), []).append(now)
+            self._arrivals.setdefault(int(number), []).append(now)
 
 
-async def listen(url: str, key: str, jobs: list[str], each: int) -> dict[int, list[float]]:
+async def open_streams(url: str, key: str, jobs: list[str], each: int) -> dict[int, list[float]]:
     loop = asyncio.get_running_loop()
     host, port = address(url)
     arrived: dict[int, list[float]] = {}
-    gate = asyncio.Semaphore(AT_ONCE)
+    gate = asyncio.Semaphore(MAX_CONNECTING)
 
     async def open_one(job: str) -> None:
         async with gate:
-            _, made = await loop.create_connection(lambda: Listener(arrived), host, port)
-            made.transport.write(_asked(key, job))
+            _, made = await loop.create_connection(lambda: StreamReader(arrived), host, port)
+            made.transport.write(_request_bytes(key, job))
             await made.open
 
     await asyncio.gather(*(open_one(job) for job in jobs for _ in range(each)))
     return arrived
 
 
-def _asked(key: str, job: str) -> bytes:
+def _request_bytes(key: str, job: str) -> bytes:
     return request("GET", f"/api/jobs/{job}/events", SSE | {"Authorization": f"Bearer {key}"})
 
 
@@ -73,28 +73,28 @@ def stall(url: str, key: str, jobs: list[str], each: int) -> list[socket.socket]
     made = []
     for job in jobs:
         for _ in range(each):
-            one = socket.socket()
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
-            one.connect(address(url))
-            one.sendall(_asked(key, job))
-            made.append(one)
+            connection = socket.socket()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
+            connection.connect(address(url))
+            connection.sendall(_request_bytes(key, job))
+            made.append(connection)
     return made
 
 
-async def closed(sockets: list[socket.socket]) -> list[float]:
-    """Times at which the server cut each off: an error shows, though nothing is read."""
+async def closing_times(sockets: list[socket.socket]) -> list[float]:
+    """Return the times at which the server closed each socket, without reading from them."""
     found: list[float] = []
     left = list(sockets)
     while left:
-        await asyncio.sleep(LOOK)
-        still = [one for one in left if _established(one)]
-        found += [time.time()] * (len(left) - len(still))
-        left = still
+        await asyncio.sleep(CHECK_INTERVAL)
+        open_ = [connection for connection in left if _established(connection)]
+        found += [time.time()] * (len(left) - len(open_))
+        left = open_
     return found
 
 
-def _established(one: socket.socket) -> bool:
-    return one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == ESTABLISHED
+def _established(connection: socket.socket) -> bool:
+    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == ESTABLISHED
 
 
 async def run(url: str, key: str) -> None:
@@ -103,11 +103,11 @@ async def run(url: str, key: str) -> None:
     if stalled:
         sockets = stall(url, key, **requested)
         print("null", flush=True)
-        ends = await closed(sockets)
+        closed_at = await closing_times(sockets)
         await asyncio.to_thread(sys.stdin.readline)
-        print(json.dumps(ends), flush=True)
+        print(json.dumps(closed_at), flush=True)
         return
-    arrived = await listen(url, key, **requested)
+    arrived = await open_streams(url, key, **requested)
     print("null", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     print(json.dumps(arrived), flush=True)

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.limits import PLAIN
 from benchmarks.sqlite_vm_steps import table
 
-QUEUE, KEYS = "a concurrency for the queue", "a concurrency for each key"
+QUEUE, KEYS = "queue concurrency", "concurrency per key"
 
 
 @pytest.mark.slow

@@ -11,12 +11,12 @@ from windlass.stores.sqlite.write_calls import WriteCall
 from windlass.stores.sqlite.writes.transaction import Tx
 
 
-def failed_commit_is_taken_for_done() -> None:
-    true = SqliteEngine._transaction
+def failed_commit_is_reported_as_done() -> None:
+    original = SqliteEngine._transaction
 
     def planted(self: SqliteEngine, group: Sequence[WriteCall[Any]]) -> Tx:
         try:
-            return true(self, group)
+            return original(self, group)
         except StoreUnavailableError:
             return Tx(
                 self._writer(), self.clock.now, track_changes=self.job_wakeups.has_subscribers

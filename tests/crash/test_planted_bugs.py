@@ -1,4 +1,4 @@
-"""Storms reveal planted bugs."""
+"""Storms detect planted bugs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TASK = "task:benchmarks.chaos.tasks.rated"
 @pytest.mark.parametrize(
     ("storm", "bug", "message"),
     [
-        ("term", "crash.planted_bugs:release_burns_an_attempt", "its task raised none"),
+        ("term", "crash.planted_bugs:release_counts_as_a_failure", "its task raised none"),
         (
             "term",
             "crash.planted_bugs:rescue_does_not_wait_for_the_lease",
@@ -26,7 +26,7 @@ TASK = "task:benchmarks.chaos.tasks.rated"
         ),
         (
             "cancel",
-            "crash.planted_bugs:success_overrules_a_cancel",
+            "crash.planted_bugs:success_overrides_a_cancel",
             "returned running; the job ended",
         ),
         (
@@ -43,16 +43,16 @@ TASK = "task:benchmarks.chaos.tasks.rated"
     ],
 )
 def test_the_bug_is_found(tmp_path: Path, storm: str, bug: str, message: str) -> None:
-    # There must be some left when a worker is replaced, more parents than end in one write, and
-    # more jobs than may run at once.
+    # Enough jobs that some are left when a worker is replaced, that parents end in several writes,
+    # and that a limit is reached.
     jobs = {"term": 150, "flow": 400, "limit": 100}.get(storm, 40)
     plan = Plan(jobs=jobs, seconds=20, seed=11, workers=3, quiet_timeout=1.0, plant=f"tests.{bug}")
     violations = run(STORMS[storm], plan, tmp_path / storm).violations
     assert any(message in violation for violation in violations), violations
 
 
-def test_suspects_beside_their_neighbours_are_seen(tmp_path: Path) -> None:
-    """Enough killers that an innocent job dies with three of them on any machine."""
+def test_a_suspect_that_runs_beside_other_jobs_is_detected(tmp_path: Path) -> None:
+    """Enough killers that a plain job dies with three of them on any machine."""
     storm = replace(
         STORMS["killer"], mix=TaskMix(tasks={"plain": 1, "killer": 1}, seconds=(0.1, 0.3))
     )
@@ -62,8 +62,8 @@ def test_suspects_beside_their_neighbours_are_seen(tmp_path: Path) -> None:
     assert any("(plain) ended failed" in violation for violation in violations), violations
 
 
-def test_a_rate_that_forgets_what_has_ended_is_seen(tmp_path: Path) -> None:
-    """Its period is so long that the slowest machine starts one too many in it."""
+def test_a_rate_that_forgets_ended_jobs_is_detected(tmp_path: Path) -> None:
+    """The period is so long that even a slow machine starts one job too many."""
     rate: dict[str, float] = {"starts": 4, "period": 60}
     storm = replace(
         STORMS["limit"],

@@ -17,27 +17,27 @@ from benchmarks.chaos.storm_catalog import STORMS
 from benchmarks.chaos.storm_run import run
 
 pytestmark = pytest.mark.slow
-Rage = Callable[..., StormResult]
+RunStorm = Callable[..., StormResult]
 
 
 @pytest.fixture
-def rage(tmp_path: Path) -> Rage:
-    def storm(name: str, *, jobs: int, faults: int, workers: int = 3) -> StormResult:
+def run_storm(tmp_path: Path) -> RunStorm:
+    def run_and_check(name: str, *, jobs: int, faults: int, workers: int = 3) -> StormResult:
         seed = int(os.environ.get("WINDLASS_SEED") or SystemRandom().getrandbits(32))
         print(f"{name}, seed {seed}, in {tmp_path}")  # noqa: T201 - shown if it fails
         plan = Plan(
             jobs=jobs, faults=faults, seconds=120, seed=seed, workers=workers,
             store="postgresql", server=server_for(name),
         )  # fmt: skip
-        storm_result = run(STORMS[name], plan, tmp_path / name)
-        print(storm_result)  # noqa: T201
-        assert storm_result.violations == []
-        assert storm_result.jobs >= jobs
+        result = run(STORMS[name], plan, tmp_path / name)
+        print(result)  # noqa: T201
+        assert result.violations == []
+        assert result.jobs >= jobs
         if counted := STORMS[name].counted_fault:
-            assert storm_result.faults[counted] >= faults
-        return storm_result
+            assert result.faults[counted] >= faults
+        return result
 
-    return storm
+    return run_and_check
 
 
 @pytest.mark.parametrize(
@@ -71,53 +71,51 @@ def server_for(name: str) -> str | None:
     return None
 
 
-def test_killed_workers_lose_nothing(rage: Rage) -> None:
-    storm_result = rage("kill", jobs=100, faults=5)
-    assert storm_result.crashes > 0
-    assert storm_result.rescues is not None
-    assert storm_result.ended == {"succeeded": storm_result.jobs}
+def test_killed_workers_lose_nothing(run_storm: RunStorm) -> None:
+    result = run_storm("kill", jobs=100, faults=5)
+    assert result.crashes > 0
+    assert result.rescues is not None
+    assert result.ended == {"succeeded": result.jobs}
 
 
-def test_a_diamond_and_a_fan_out_survive_kills(rage: Rage) -> None:
-    storm_result = rage("flow", jobs=120, faults=2)
-    assert storm_result.faults["SIGKILL of a fan-in worker"] > 0
-    assert storm_result.crashes > 0
-    assert storm_result.ended == {"succeeded": 120}
+def test_a_diamond_and_a_fan_out_survive_kills(run_storm: RunStorm) -> None:
+    result = run_storm("flow", jobs=120, faults=2)
+    assert result.faults["SIGKILL of a fan-in worker"] > 0
+    assert result.crashes > 0
+    assert result.ended == {"succeeded": 120}
 
 
-def test_limits_hold_under_kills_and_freezes_without_unused_capacity(rage: Rage) -> None:
-    storm_result = rage("limit", jobs=80, faults=5)
-    assert storm_result.gates is not None
-    assert storm_result.gates.waited > 0
-    assert storm_result.ended["canceled"] + storm_result.ended["succeeded"] == storm_result.jobs
+def test_limits_hold_under_kills_and_freezes_without_unused_capacity(run_storm: RunStorm) -> None:
+    result = run_storm("limit", jobs=80, faults=5)
+    assert result.gates is not None
+    assert result.gates.waited > 0
+    assert result.ended["canceled"] + result.ended["succeeded"] == result.jobs
 
 
-def test_killed_workers_whose_clocks_are_up_to_an_hour_off_lose_nothing(rage: Rage) -> None:
-    """Ahead and behind, each by another while; sweepers and producers, too."""
-    storm_result = rage("clocks", jobs=100, faults=5)
+def test_killed_workers_with_clocks_up_to_an_hour_off_lose_nothing(run_storm: RunStorm) -> None:
+    """Each process has another clock error, ahead or behind, also sweepers and producers."""
+    result = run_storm("clocks", jobs=100, faults=5)
     assert (
-        storm_result.faults[CLOCK_SKEWED] >= 3 + 5
+        result.faults[CLOCK_SKEWED] >= 3 + 5
     )  # the first workers, and those that replaced the killed
-    assert storm_result.crashes > 0
-    assert storm_result.ended == {"succeeded": storm_result.jobs}
+    assert result.crashes > 0
+    assert result.ended == {"succeeded": result.jobs}
 
 
-def test_crashes_of_the_server_lose_nothing_and_cost_no_attempt(rage: Rage) -> None:
-    storm_result = rage("restart", jobs=120, faults=3)
-    assert storm_result.faults[CRASH] == 3
-    assert storm_result.crashes == 0
-    assert (
-        storm_result.ended["succeeded"] + storm_result.ended.get("canceled", 0) == storm_result.jobs
-    )
+def test_server_crashes_lose_nothing_and_cost_no_attempt(run_storm: RunStorm) -> None:
+    result = run_storm("restart", jobs=120, faults=3)
+    assert result.faults[CRASH] == 3
+    assert result.crashes == 0
+    assert result.ended["succeeded"] + result.ended.get("canceled", 0) == result.jobs
 
 
-def test_backends_that_are_ended_cost_no_attempt(rage: Rage) -> None:
-    storm_result = rage("backends", jobs=120, faults=20)
-    assert storm_result.faults[BACKEND] >= 20
-    assert storm_result.crashes == 0
+def test_terminated_connections_cost_no_attempt(run_storm: RunStorm) -> None:
+    result = run_storm("backends", jobs=120, faults=20)
+    assert result.faults[BACKEND] >= 20
+    assert result.crashes == 0
 
 
-def test_settles_of_a_worker_frozen_past_its_lease_are_refused(rage: Rage) -> None:
-    storm_result = rage("freeze", jobs=60, faults=4)
-    assert storm_result.refused_settles >= storm_result.refused_frozen_workers > 0
-    assert storm_result.ended == {"succeeded": storm_result.jobs}
+def test_settles_of_a_worker_frozen_past_its_lease_are_refused(run_storm: RunStorm) -> None:
+    result = run_storm("freeze", jobs=60, faults=4)
+    assert result.refused_settles >= result.refused_frozen_workers > 0
+    assert result.ended == {"succeeded": result.jobs}

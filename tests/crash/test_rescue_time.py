@@ -35,7 +35,7 @@ class WorldClock:
 
 
 async def seconds_until_claimable(world: World, lease: float) -> float:
-    """From the death of a worker that held a job to the moment at which another has it."""
+    """Return the time from the death of a worker with a job to the claim by another."""
     random = world.random
     store = MemoryStore(clock=WorldClock(world))
     sweeping = asyncio.create_task(Sweeper(store, WorkerConfig().sweep_interval, Retention()).run())
@@ -46,12 +46,12 @@ async def seconds_until_claimable(world: World, lease: float) -> float:
         await asyncio.sleep(lease / 3)
         await store.extend([job.lease], lease)
     await asyncio.sleep(random.uniform(0, lease / 3))
-    died = world.now
+    died_at = world.now
     await asyncio.sleep(lease / 2)
-    while not await store.claim(claim_by("heir", lease)):  # noqa: ASYNC110 - virtual time
+    while not await store.claim(claim_by("next", lease)):  # noqa: ASYNC110 - virtual time
         await asyncio.sleep(CHECK_INTERVAL)
     sweeping.cancel()
-    return world.now - died
+    return world.now - died_at
 
 
 def claim_by(worker: str, lease: float) -> Claim:

@@ -34,16 +34,16 @@ from benchmarks.chaos.storm_catalog import STANDARD_SIZES, STORMS
         ),
     ],
 )
-def test_a_wrong_option_is_named(
+def test_an_invalid_option_is_rejected(
     arguments: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_:
         main(arguments.split())
-    assert ended.value.code == 2
+    assert exit_.value.code == 2
     assert message in capsys.readouterr().err
 
 
-def test_a_storm_of_another_store_is_refused(
+def test_a_storm_for_another_store_is_rejected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(STORES, "elsewhere", STORES["sqlite"])
@@ -52,7 +52,7 @@ def test_a_storm_of_another_store_is_refused(
     assert "powercut needs --store sqlite, not elsewhere" in capsys.readouterr().err
 
 
-def test_more_connections_than_files_may_be_open_are_refused(
+def test_more_connections_than_open_files_are_rejected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
@@ -61,7 +61,9 @@ def test_more_connections_than_files_may_be_open_are_refused(
     assert "need 5200 open files in one process; the limit is 4096" in capsys.readouterr().err
 
 
-def test_a_run_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_run_is_not_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "kill").mkdir()
     with pytest.raises(SystemExit):
         main(["--faults", "kill", "--keep", str(tmp_path)])

@@ -37,8 +37,8 @@ def test_every_reader_gets_the_whole_log_once_under_faults(tmp_path: Path) -> No
     assert storm_result.violations == []
     assert storm_result.streams is not None
     assert storm_result.streams.readers == READERS
-    assert storm_result.streams.cut > READERS / 10  # it was not idle when it was struck
-    for fault in (stream_faults.KILLED, stream_faults.STOPPED, stream_faults.HUNG_UP):
+    assert storm_result.streams.cut > READERS / 10  # streams were open when the faults hit
+    for fault in (stream_faults.KILLED, stream_faults.STOPPED, stream_faults.DISCONNECTED):
         assert storm_result.faults[fault] > 0
 
 
@@ -50,7 +50,14 @@ ROW = {
     "queued_seq": 2, "queued_at": 1_000_000, "started_seq": 3, "started_at": 2_000_000,
     "ended_at": 4_000_000,
 }  # fmt: skip
-SAID = {"n": 1, "seq": 4, "at": 3_000_000, "type": "log", "facts": {}, "body": b'{"message":"hi"}'}
+LOG_LINE = {
+    "n": 1,
+    "seq": 4,
+    "at": 3_000_000,
+    "type": "log",
+    "facts": {},
+    "body": b'{"message":"hi"}',
+}
 LOG = [
     ("1000-1", "job-status", '{"status":"created"}'),
     ("1000-2", "job-status", '{"status":"queued"}'),
@@ -69,7 +76,7 @@ def connection(reader: int = 0, **facts: Any) -> dict[str, Any]:
             "whole": True, "body": ""} | facts  # fmt: skip
 
 
-def sound() -> list[dict[str, Any]]:
+def correct_transcripts() -> list[dict[str, Any]]:
     """Two readers: one was disconnected in the middle of a message, and reconnected."""
     nothing = connection(after="4000-5", status=204)
     half = "retry: 1000\n\n" + body(*LOG[:2]) + "id: 2000-3\nevent: job-st"
@@ -88,14 +95,15 @@ def problems(directory: Path, lines: list[dict[str, Any]]) -> str:
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (directory / "streams" / "transcript.jsonl").write_text(text)
     evidence = Evidence(
-        directory=directory, plan={"connections": 2}, producer_lines=[], task_lines=[], settle_lines=[], faults=[],
-        register={}, jobs=[ROW], log={1: [SAID]}, steps={}, outcomes={}, leftovers=set(), now=0,
+        directory=directory, plan={"connections": 2}, producer_lines=[], task_lines=[],
+        settle_lines=[], faults=[],
+        register={}, jobs=[ROW], log={1: [LOG_LINE]}, steps={}, outcomes={}, leftovers=set(), now=0,
     )  # fmt: skip
     return "\n".join(problem for check in CHECKS for problem in check(evidence))
 
 
 def test_correct_transcripts_have_no_violations(tmp_path: Path) -> None:
-    assert problems(tmp_path, sound()) == ""
+    assert problems(tmp_path, correct_transcripts()) == ""
 
 
 @pytest.mark.parametrize(
@@ -121,18 +129,18 @@ def test_correct_transcripts_have_no_violations(tmp_path: Path) -> None:
         (2, {"reader": 0}, "requested events after None, but has 4000-5"),
     ],
 )
-def test_a_spoiled_transcript_is_seen(
+def test_a_wrong_transcript_is_detected(
     tmp_path: Path, index: int, change: dict[str, Any], message: str
 ) -> None:
-    lines = sound()
+    lines = correct_transcripts()
     lines[index] |= change
     assert message in problems(tmp_path, lines)
 
 
-def test_a_reader_without_a_transcript_is_missed(tmp_path: Path) -> None:
-    assert "1 of 2 readers received something" in problems(tmp_path, sound()[:2])
+def test_a_missing_reader_is_detected(tmp_path: Path) -> None:
+    assert "1 of 2 readers received something" in problems(tmp_path, correct_transcripts()[:2])
 
 
-def test_a_changed_log_text_is_found(tmp_path: Path) -> None:
-    lines = json.loads(json.dumps(sound()).replace("hi", "ho"))
+def test_a_changed_log_text_is_detected(tmp_path: Path) -> None:
+    lines = json.loads(json.dumps(correct_transcripts()).replace("hi", "ho"))
     assert "stored is 'hi'" in problems(tmp_path, lines)

@@ -18,7 +18,7 @@ from benchmarks.chaos.stores.tested_store import TestedStore
 
 @dataclass(frozen=True)
 class Evidence:
-    """Jobs are named as the ledgers name them; `log`, `steps` and `edges` are by their number."""
+    """Jobs have the ids of the ledgers; `log`, `steps` and `edges` are keyed by job number `n`."""
 
     directory: Path
     plan: Row
@@ -30,14 +30,14 @@ class Evidence:
     jobs: list[Row]
     log: dict[int, list[Row]]
     steps: dict[int, list[Row]]
-    outcomes: dict[str, int]  # how often an end was counted, by kind
+    outcomes: dict[str, int]  # counted ends by outcome
     leftovers: set[str]
-    now: int  # by the store's clock, when all was over
+    now: int  # time of the store at the end of the storm
     edges: dict[int, list[Row]] = field(default_factory=dict)
 
     @cached_property
     def requested(self) -> dict[str, str]:
-        """Every job that a producer meant to enqueue, or one that fans out, and its task."""
+        """The task of every job that a producer or a fan-out tried to enqueue."""
         requested = {
             job: task
             for line in self.producer_lines
@@ -50,7 +50,7 @@ class Evidence:
 
     @cached_property
     def fans(self) -> dict[str, int]:
-        """How many jobs each of these must make, and wait for."""
+        """The number of parts that each fan-out must create and wait for."""
         return {line["fans"]: line["parts"] for line in self.producer_lines if "fans" in line}
 
     @cached_property
@@ -79,7 +79,7 @@ class Evidence:
 
     @cached_property
     def runs(self) -> dict[str, list[Line]]:
-        """What the attempts of each job wrote, in order of time."""
+        """The ledger lines of each job, in order of time."""
         found: dict[str, list[Line]] = {}
         for line in self.task_lines:
             found.setdefault(line["job"], []).append(line)
@@ -112,9 +112,9 @@ def gather(directory: Path) -> Evidence:
 
 
 def leftovers(directory: Path, store: TestedStore) -> set[str]:
-    """The jobs that succeeded or were canceled, and whose workspace is still there."""
-    there = {path.name for path in (directory / "data").glob("*/*")}
-    return store.completed(directory, there) if there else there
+    """The jobs that succeeded or were canceled, and still have a workspace."""
+    workspaces = {path.name for path in (directory / "data").glob("*/*")}
+    return store.completed(directory, workspaces) if workspaces else workspaces
 
 
 def _store(plan: Row) -> TestedStore:

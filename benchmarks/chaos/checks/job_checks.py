@@ -14,31 +14,31 @@ from benchmarks.chaos.stores import Row
 
 MICROSECONDS = 1_000_000
 _FINAL = {"succeeded", "failed", "canceled"}
-LOST = {"crash", "give-up"}  # how an attempt ends whose lease ran out
-PROCESS_KILLERS = {"killer", "segfault", "memory_hog"}  # tasks that end the process they run in
+LOST = {"crash", "give-up"}  # outcomes of attempts with an expired lease
+PROCESS_KILLERS = {"killer", "segfault", "memory_hog"}  # tasks that kill their process
 _INSTANTS = (
     "created_at", "queued_at", "started_at", "first_started_at", "ended_at", "updated_at",
     "cancel_at",
 )  # fmt: skip
-# Crashes without a line in the log, for the attempt was the last: a killer's ends its job, and so
-# does that of a job whose cancel was accepted.
+# Crashes of the last attempt, which have no log line: the crash that reaches the cap, or the crash
+# of a job with an accepted cancel.
 _LAST_CRASH = {"failed": {1}, "canceled": {0, 1}, "succeeded": {0}}
 
 
 def acknowledged_jobs_exist_once(evidence: Evidence) -> Iterator[str]:
-    there = Counter(row["id"] for row in evidence.jobs)
+    counts = Counter(row["id"] for row in evidence.jobs)
     for job in evidence.acknowledged:
-        if not there[job]:
+        if not counts[job]:
             yield f"job {job} was acknowledged and is lost"
-    for job, count in there.items():
+    for job, count in counts.items():
         if count > 1:
             yield f"job {job} exists {count} times"
         if job not in evidence.requested:
             yield f"job {job} exists but was never enqueued"
 
 
-def every_job_ended_as_it_must(evidence: Evidence) -> Iterator[str]:
-    """Only guilty jobs fail, and only requested jobs are canceled."""
+def every_job_ended_as_expected(evidence: Evidence) -> Iterator[str]:
+    """Only jobs that kill their process fail, and only jobs with a request are canceled."""
     for row in evidence.jobs:
         job, state = row["id"], row["state"]
         if state not in _FINAL:
@@ -54,7 +54,7 @@ def every_job_ended_as_it_must(evidence: Evidence) -> Iterator[str]:
 
 
 def ends_were_counted_once(evidence: Evidence) -> Iterator[str]:
-    """The counters were written with each end: two ends of one job would be one too many."""
+    """The store counts each end once, so a job that ended twice shows in the counts."""
     found = Counter(row["state"] for row in evidence.jobs if row["state"] in _FINAL)
     found["retrying"] = sum(len(evidence.attempts(row)) for row in evidence.jobs)
     for state in sorted({*found, *evidence.outcomes}):
@@ -91,11 +91,12 @@ def fences_rise(evidence: Evidence) -> Iterator[str]:
             highest = max(highest, line["fence"])
         twice = [fence for fence, n in Counter(line["fence"] for line in starts).items() if n > 1]
         if twice or highest > row["fence"]:
-            yield f"job {row['id']} started twice with {twice}, or with {highest} over {row['fence']}"
+            job, fence = row["id"], row["fence"]
+            yield f"job {job} started twice with {twice}, or with {highest} over {fence}"
 
 
 def attempts_do_not_overlap(evidence: Evidence) -> Iterator[str]:
-    """An attempt begins when the one before has ended: it was settled, or its lease ran out."""
+    """An attempt starts after the end of the one before: a settle, or the expiry of its lease."""
     lease = evidence.plan["lease"] * MICROSECONDS
     for row in evidence.jobs:
         past = evidence.attempts(row)
@@ -118,12 +119,12 @@ def _wrote_after(evidence: Evidence, job: str, fence: int) -> bool:
     """Whether an attempt wrote to the ledger after a later one had started."""
     lines = evidence.runs.get(job, ())
     started = [line["at"] for line in lines if line["fence"] > fence and line["phase"] == "start"]
-    spoke = [line["at"] for line in lines if line["fence"] == fence]
-    return bool(started and spoke) and max(spoke) > min(started)
+    written = [line["at"] for line in lines if line["fence"] == fence]
+    return bool(started and written) and max(written) > min(started)
 
 
-def instants_are_by_the_stores_clock(evidence: Evidence) -> Iterator[str]:
-    """Nothing happened before the storm began, or after it was over, by the clock of the store."""
+def instants_are_by_the_clock_of_the_store(evidence: Evidence) -> Iterator[str]:
+    """Every instant is between start and end of the storm, by the clock of the store."""
     first, last = (
         evidence.plan["began"] - MICROSECONDS,
         evidence.now + MICROSECONDS,
@@ -135,11 +136,12 @@ def instants_are_by_the_stores_clock(evidence: Evidence) -> Iterator[str]:
         for name, at in instants.items():
             if at is not None and not first <= at <= last:
                 off = (at - (first if at < first else last)) / MICROSECONDS
-                yield f"job {row['id']}: {name} is off by {off:.0f} s: not by the clock of the store"
+                job = row["id"]
+                yield f"job {job}: {name} is off by {off:.0f} s: not by the clock of the store"
 
 
 def logs_are_dense(evidence: Evidence) -> Iterator[str]:
-    """Events are 1 to n: those with a row of their own, and those that other rows imply."""
+    """Events are numbered 1 to n: log rows, and events that other rows imply."""
     for row in evidence.jobs:
         seen = [1, row["queued_seq"], row["started_seq"], row["seq"] if row["ended_at"] else 0]
         for line in evidence.log.get(row["n"], ()):
@@ -175,26 +177,28 @@ def attempts_are_within_bounds(evidence: Evidence) -> Iterator[str]:
             and not evidence.plan["may_lose_attempts"]
             and evidence.requested.get(job) not in PROCESS_KILLERS
         ):
-            yield f"job {job} lost an attempt ({crashes} crashes) in a storm that must not cost attempts"
+            problem = f"job {job} lost an attempt ({crashes} crashes)"
+            yield f"{problem} in a storm that must not cost attempts"
 
 
 def _raised(evidence: Evidence, job: str, past: Row) -> bool:
-    """Whether the task itself recorded it, and the attempt ended by it."""
+    """Whether the attempt ended by an error that its task recorded."""
     message = {line["fence"] for line in evidence.runs.get(job, ()) if line["phase"] == "raise"}
     return past["facts"]["outcome"] == "retry" and past["fence"] in message
 
 
 def effects_are_fenced(evidence: Evidence) -> Iterator[str]:
-    """The register took each fence once, in order, and the last is that of the success."""
+    """The register accepted each fence once, in order; the last one succeeded."""
     for row in evidence.jobs:
-        job, taken = row["id"], evidence.register.get(row["id"], [])
-        if taken != sorted(set(taken)):
-            yield f"the register accepted {taken} of job {job}"
+        job, accepted = row["id"], evidence.register.get(row["id"], [])
+        if accepted != sorted(set(accepted)):
+            yield f"the register accepted {accepted} of job {job}"
         ends = [line for line in evidence.runs.get(job, ()) if line["phase"] == "end"]
-        if not {line["fence"] for line in ends if line["applied"]} <= set(taken):
-            yield f"job {job} received an accepted write that the register does not have: {taken}"
-        if row["state"] == "succeeded" and taken[-1:] != [row["fence"]]:
-            yield f"job {job} succeeded with fence {row['fence']}, the register has {taken}"
+        if not {line["fence"] for line in ends if line["applied"]} <= set(accepted):
+            problem = "received an accepted write that the register does not have"
+            yield f"job {job} {problem}: {accepted}"
+        if row["state"] == "succeeded" and accepted[-1:] != [row["fence"]]:
+            yield f"job {job} succeeded with fence {row['fence']}, the register has {accepted}"
 
 
 def steps_are_not_repeated(evidence: Evidence) -> Iterator[str]:
@@ -211,8 +215,8 @@ def _fences_of(evidence: Evidence, row: Row, step: str) -> list[int]:
     return [line["fence"] for line in evidence.runs.get(row["id"], ()) if line.get("step") == step]
 
 
-def cancels_were_answered_truly(evidence: Evidence) -> Iterator[str]:
-    """`canceled` and `running` are promises; `conflict` means that the job had ended before."""
+def cancel_results_are_true(evidence: Evidence) -> Iterator[str]:
+    """`canceled` and `running` accept the cancel; `conflict` means that the job had ended."""
     states = {row["id"]: row["state"] for row in evidence.jobs}
     for job, answer in evidence.cancels.items():
         if answer in {"canceled", "running"} and states.get(job) != "canceled":
@@ -224,7 +228,7 @@ def cancels_were_answered_truly(evidence: Evidence) -> Iterator[str]:
             yield f"job {row['id']} succeeded over an accepted cancel"
 
 
-def settles_were_answered_truly(evidence: Evidence) -> Iterator[str]:
+def settle_results_are_true(evidence: Evidence) -> Iterator[str]:
     """An applied settle is in the tables; a refused one had lost its lease.
 
     A settle that meets a lock of PostgreSQL returns `busy`, has no effect, and is repeated. So the
@@ -236,18 +240,18 @@ def settles_were_answered_truly(evidence: Evidence) -> Iterator[str]:
         ends[row["id"], row["fence"]] = row["trigger"]
         for past in evidence.attempts(row):
             ends[row["id"], past["fence"]] = past["facts"]["outcome"]
-    for message in evidence.settles:
-        end = ends.get((message["job"], message["fence"]))
-        what = f"the {message['trigger']} of job {message['job']}, fence {message['fence']},"
-        if message["status"] == "applied" and end != message["trigger"]:
+    for settle in evidence.settles:
+        end = ends.get((settle["job"], settle["fence"]))
+        what = f"the {settle['trigger']} of job {settle['job']}, fence {settle['fence']},"
+        if settle["status"] == "applied" and end != settle["trigger"]:
             yield f"{what} was applied; the attempt ended by {end}"
-        elif message["status"] == "stale" and end not in LOST:
+        elif settle["status"] == "stale" and end not in LOST:
             yield f"{what} was refused as stale; the attempt ended by {end}"
-        elif message["status"] == "busy" and evidence.plan["store"] == "postgresql":
-            if end not in {message["trigger"], *LOST}:
+        elif settle["status"] == "busy" and evidence.plan["store"] == "postgresql":
+            if end not in {settle["trigger"], *LOST}:
                 yield f"{what} returned busy; the attempt ended by {end}"
-        elif message["status"] not in {"applied", "stale"}:
-            yield f"{what} returned {message['status']}"
+        elif settle["status"] not in {"applied", "stale"}:
+            yield f"{what} returned {settle['status']}"
 
 
 def no_workspace_is_left(evidence: Evidence) -> Iterator[str]:
@@ -257,17 +261,17 @@ def no_workspace_is_left(evidence: Evidence) -> Iterator[str]:
 
 CHECKS = (
     acknowledged_jobs_exist_once,
-    every_job_ended_as_it_must,
+    every_job_ended_as_expected,
     ends_were_counted_once,
     results_are_of_the_last_attempt,
     fences_rise,
     attempts_do_not_overlap,
-    instants_are_by_the_stores_clock,
+    instants_are_by_the_clock_of_the_store,
     logs_are_dense,
     attempts_are_within_bounds,
     effects_are_fenced,
     steps_are_not_repeated,
-    cancels_were_answered_truly,
-    settles_were_answered_truly,
+    cancel_results_are_true,
+    settle_results_are_true,
     no_workspace_is_left,
 )

@@ -10,17 +10,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.chaos.checks.evidence import Evidence
-from benchmarks.chaos.checks.intervals import EVER, Span, below, common, longest, most_of
+from benchmarks.chaos.checks.intervals import (
+    ALL_TIME,
+    Span,
+    below,
+    intersection,
+    longest_overlap,
+    max_overlap,
+)
 from benchmarks.chaos.checks.rescue_times import SECOND, SLACK
 from benchmarks.chaos.stores import Row
 
-GENEROUS = 10.0  # additional seconds for the admission on a slow machine
+ADMISSION_SLACK = 10.0  # additional seconds for the admission on a slow machine
 LOST = {"crash", "give-up"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitedAttempt:
-    """One attempt of a job: when it was ready, queued, started and over."""
+    """One attempt of a job under limits: when it was ready, queued, started and ended."""
 
     job: str
     fence: int
@@ -29,11 +36,11 @@ class LimitedAttempt:
     ready: int
     queued: int | None
     started: int | None
-    over: int
+    ended: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gates:
+class ObservedLimits:
     """Observed limits. `most` is the maximum of each: attempts at once, starts in a period.
 
     `longest` is the longest wait in seconds at gates with free capacity. `late` counts the waits
@@ -46,21 +53,21 @@ class Gates:
     late: int
 
 
-def seen(evidence: Evidence) -> Gates | None:
-    """None if nothing was limited."""
+def observed_limits(evidence: Evidence) -> ObservedLimits | None:
+    """Return None without limits."""
     if not limits(evidence):
         return None
     found = list(limited_attempts(evidence))
     most: dict[str, int] = {}
     for gate, own in _by_gate(found).items():
         name, limit = _limit(evidence, gate)
-        most[name] = max(most.get(name, 0), most_of(_counted(own, limit)))
-    stood = [seconds for _, seconds in standing(evidence, found)]
-    return Gates(
+        most[name] = max(most.get(name, 0), max_overlap(_counted(own, limit)))
+    waits = [seconds for _, seconds in waits_at_open_gates(evidence, found)]
+    return ObservedLimits(
         most=most,
-        waited=sum((limited.queued or limited.over) > limited.ready for limited in found),
-        longest=round(max(stood, default=0.0), 2),
-        late=sum(seconds > evidence.plan["lease"] + SLACK for seconds in stood),
+        waited=sum((limited.queued or limited.ended) > limited.ready for limited in found),
+        longest=round(max(waits, default=0.0), 2),
+        late=sum(seconds > evidence.plan["lease"] + SLACK for seconds in waits),
     )
 
 
@@ -73,7 +80,7 @@ def limits(evidence: Evidence) -> dict[str, Row]:
 
 
 def limited_attempts(evidence: Evidence) -> Iterator[LimitedAttempt]:
-    """Those that left their jobs unfinished, from the log, and the last of each, from its row."""
+    """Yield the attempts in the log, and the last one of each job from its row."""
     for row in evidence.jobs:
         gates, ready = _gates(evidence, row), row["created_at"]
         for past in evidence.attempts(row):
@@ -86,7 +93,7 @@ def limited_attempts(evidence: Evidence) -> Iterator[LimitedAttempt]:
                 ready=ready,
                 queued=facts["queued_at"],
                 started=facts["started_at"],
-                over=at,
+                ended=at,
             )
             ready = at + round((facts["delay"] or 0) * SECOND)
         yield LimitedAttempt(
@@ -97,7 +104,7 @@ def limited_attempts(evidence: Evidence) -> Iterator[LimitedAttempt]:
             ready=ready,
             queued=row["queued_at"] if row["queued_seq"] else None,
             started=row["started_at"] if row["started_seq"] else None,
-            over=evidence.now if row["ended_at"] is None else row["ended_at"],
+            ended=evidence.now if row["ended_at"] is None else row["ended_at"],
         )
 
 
@@ -116,7 +123,7 @@ def _limit(evidence: Evidence, gate: str) -> tuple[str, Row]:
 
 
 def _bound(limit: Row) -> int:
-    """Of attempts at once, or of starts in a period: in a storm, a limit is one of the two."""
+    """Return the maximum starts in a period, or concurrent attempts; a storm sets one of them."""
     return int(limit["starts"] if "period" in limit else limit["concurrency"])
 
 
@@ -128,11 +135,11 @@ def _by_gate(found: Iterable[LimitedAttempt]) -> dict[str, list[LimitedAttempt]]
     return gates
 
 
-# -- how full a gate was
+# -- use of a gate
 
 
 def _counted(own: Iterable[LimitedAttempt], limit: Row) -> Iterator[Span]:
-    """How long each attempt counts: while it is open, or for a period from its start."""
+    """Return how long each attempt counts: until its end, or for a period from its start."""
     for limited in own:
         if limited.started is not None:
             yield limited.started, _until(limited, limit)
@@ -149,10 +156,10 @@ def _until(limited: LimitedAttempt, limit: Row) -> int:
     if "period" in limit and limited.started is not None:
         period: float = limit["period"]
         return limited.started + round(period * SECOND)
-    return limited.over
+    return limited.ended
 
 
-def standing(
+def waits_at_open_gates(
     evidence: Evidence, found: Sequence[LimitedAttempt]
 ) -> Iterator[tuple[LimitedAttempt, float]]:
     """Yield jobs that waited although no gate was full, with the seconds."""
@@ -160,17 +167,17 @@ def standing(
     for gate, own in _by_gate(found).items():
         _, limit = _limit(evidence, gate)
         open_at[gate] = below(_taken(own, limit), _bound(limit))
-    room: dict[tuple[str, ...], list[Span]] = {}
+    free: dict[tuple[str, ...], list[Span]] = {}
     for limited in found:
         if not limited.gates:
             continue
-        if limited.gates not in room:
-            room[limited.gates] = [EVER]
+        if limited.gates not in free:
+            free[limited.gates] = [ALL_TIME]
             for gate in limited.gates:
-                room[limited.gates] = common(room[limited.gates], open_at[gate])
-        until = limited.over if limited.queued is None else limited.queued
-        if (stood := longest(room[limited.gates], (limited.ready, until))) > 0:
-            yield limited, stood / SECOND
+                free[limited.gates] = intersection(free[limited.gates], open_at[gate])
+        until = limited.ended if limited.queued is None else limited.queued
+        if (waited := longest_overlap(free[limited.gates], (limited.ready, until))) > 0:
+            yield limited, waited / SECOND
 
 
 # -- the checks
@@ -179,7 +186,7 @@ def standing(
 def no_limit_was_exceeded(evidence: Evidence) -> Iterator[str]:
     for gate, own in sorted(_by_gate(limited_attempts(evidence)).items()):
         _, limit = _limit(evidence, gate)
-        most = most_of(_counted(own, limit))
+        most = max_overlap(_counted(own, limit))
         if most > _bound(limit):
             what = (
                 f"starts within {limit['period']:g} s" if "period" in limit else "attempts at once"
@@ -188,9 +195,9 @@ def no_limit_was_exceeded(evidence: Evidence) -> Iterator[str]:
 
 
 def no_job_waited_at_an_open_gate(evidence: Evidence) -> Iterator[str]:
-    """A slot that a dead worker's job held is free within a lease and the slack."""
-    for limited, seconds in standing(evidence, list(limited_attempts(evidence))):
-        if seconds > evidence.plan["lease"] + SLACK + GENEROUS:
+    """A slot of a dead worker is free again within a lease and the slack."""
+    for limited, seconds in waits_at_open_gates(evidence, list(limited_attempts(evidence))):
+        if seconds > evidence.plan["lease"] + SLACK + ADMISSION_SLACK:
             gates = " and ".join(limited.gates)
             yield f"job {limited.job} waited {seconds:.1f} s at {gates} with free capacity"
 
@@ -203,7 +210,7 @@ def attempts_ran_while_they_counted(evidence: Evidence) -> Iterator[str]:
         ]
         if lines and (limited.started is None or lines[0]["at"] < limited.started):
             yield f"job {limited.job} ran with fence {limited.fence} before it was claimed"
-        elif lines and lines[-1]["at"] > limited.over and limited.outcome not in LOST:
+        elif lines and lines[-1]["at"] > limited.ended and limited.outcome not in LOST:
             yield f"job {limited.job} ran with fence {limited.fence} after its end"
 
 

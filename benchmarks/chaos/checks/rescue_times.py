@@ -9,50 +9,52 @@ from benchmarks.chaos.checks.evidence import Evidence
 from benchmarks.chaos.stores import Row
 
 SECOND = 1e6
-SLACK = 2.0  # seconds after its lease in which a dead worker's job is promised to be claimable
+SLACK = 2.0  # seconds after lease expiry in which the job of a dead worker must be claimable
 KILLED = {"SIGKILL"}
 ALL_KILLED = "SIGKILL of all"  # this fault also kills all sweepers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescue:
-    """Seconds after the kill. `watched`: a sweeper was running all the time."""
+    """Seconds after the kill. `swept`: a sweeper was running all the time."""
 
-    taken: float
+    rescued: float
     claimed: float | None
-    watched: bool
+    swept: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescueTimes:
-    """Of the rescues that were watched. `late` counts those beyond the lease and the slack."""
+    """Times of the swept rescues. `late` counts those beyond the lease and the slack."""
 
     number: int
     median: float
     most: float  # 99 % of them
     longest: float
-    claimed: float  # the longest until another worker had it
+    claimed: float  # the longest time until another claim
     late: int
-    unwatched: int
-    unwatched_longest: float
+    unswept: int
+    unswept_longest: float
 
 
 def rescue_times(evidence: Evidence) -> RescueTimes | None:
-    """None if no worker was killed that held a job."""
+    """Return None if no killed worker held a job."""
     found = list(rescues(evidence))
-    watched = [one for one in found if one.watched]
-    if not watched:
+    swept = [rescue for rescue in found if rescue.swept]
+    if not swept:
         return None
-    taken = sorted(one.taken for one in watched)
+    rescued = sorted(rescue.rescued for rescue in swept)
     return RescueTimes(
-        number=len(taken),
-        median=_at(taken, 0.5),
-        most=_at(taken, 0.99),
-        longest=_at(taken, 1.0),
-        claimed=round(max(one.claimed or 0.0 for one in watched), 2),
-        late=sum(wait > evidence.plan["lease"] + SLACK for wait in taken),
-        unwatched=len(found) - len(taken),
-        unwatched_longest=round(max((one.taken for one in found if not one.watched), default=0), 2),
+        number=len(rescued),
+        median=_at(rescued, 0.5),
+        most=_at(rescued, 0.99),
+        longest=_at(rescued, 1.0),
+        claimed=round(max(rescue.claimed or 0.0 for rescue in swept), 2),
+        late=sum(wait > evidence.plan["lease"] + SLACK for wait in rescued),
+        unswept=len(found) - len(rescued),
+        unswept_longest=round(
+            max((rescue.rescued for rescue in found if not rescue.swept), default=0), 2
+        ),
     )
 
 
@@ -74,12 +76,12 @@ def rescues(evidence: Evidence) -> Iterator[Rescue]:
             if at is not None:
                 after: Row = past[index + 1]["facts"] if index + 1 < len(past) else row
                 started = after["started_at"]
-                # The kill of everything that killed this worker is noted after it.
+                # The ledger has the kill of all processes after the kill of this worker.
                 others = [moment for moment in dark if at < moment < lost["at"]]
                 yield Rescue(
-                    taken=(lost["at"] - at) / SECOND,
+                    rescued=(lost["at"] - at) / SECOND,
                     claimed=None if started is None else (started - at) / SECOND,
-                    watched=len(others) < 2,
+                    swept=len(others) < 2,
                 )
 
 

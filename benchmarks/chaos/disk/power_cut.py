@@ -43,7 +43,7 @@ def journaled_disk(
 
 
 def cut(fleet: Fleet, _: float, *, harsh: bool = False) -> None:
-    """Stop all processes and replace the files by what the disk has. If `harsh`, no unsynced data."""
+    """Stop all processes and restore a disk image; if `harsh`, one without unsynced data."""
     release_more_jobs(fleet)
     living = [process for process in (*fleet.all_processes, *fleet.stopping) if process.is_alive()]
     _stop_at_once([process.pid for process in living if process.pid is not None])

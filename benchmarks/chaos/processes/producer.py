@@ -69,7 +69,7 @@ class _Producer:
         """Enqueue a flow: a sixth of the jobs is a diamond, the others are created by a fan-out."""
         from benchmarks.chaos import flow_tasks, tasks  # noqa: PLC0415 - reads the environment
 
-        planned = flow_tasks.written(jobs)
+        planned = flow_tasks.planned_flow(jobs)
         names = [node.call.spec.name.rpartition(".")[2] for node in planned.nodes]
         ids = [str(node.id) for node in planned.nodes]
         note("producer", fans=str(planned.fan.id), parts=planned.parts, producer=self.number)
@@ -80,7 +80,7 @@ class _Producer:
 
     async def _available(self) -> int:
         """Wait until the driver allows more jobs, so that jobs remain for all faults."""
-        while (available := self._allowed() - self.acknowledged) < 1:  # noqa: ASYNC110 - another process
+        while (available := self._allowed() - self.acknowledged) < 1:  # noqa: ASYNC110 - a file
             await asyncio.sleep(RETRY_DELAY)
         return available
 
@@ -98,7 +98,7 @@ class _Producer:
         return handles
 
     async def _retry(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a call until it succeeds: the producer chose the ids, so a repeat is idempotent."""
+        """Repeat a call until it succeeds; the ids make repeats idempotent."""
         from windlass.core.errors import StoreUnavailableError  # noqa: PLC0415 - reads the environment
 
         while True:

@@ -48,7 +48,7 @@ def _enable_bytecode_cache() -> None:
 
 
 def bytecode_environment() -> dict[str, str]:
-    """Return variables that enable bytecode files: without them, each child compiles all imports."""
+    """Return variables that enable bytecode files, so that children do not compile all imports."""
     if not sys.dont_write_bytecode:
         return {}
     return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": BYTECODE}

@@ -20,8 +20,8 @@ from random import SystemRandom
 from benchmarks.chaos.simulation.checks import check
 from benchmarks.chaos.simulation.run import FAULTS, Plan, simulate
 
-EACH = 1000  # jobs of one run
-SHOWN = 5  # violations of one run
+JOBS_PER_RUN = 1000
+MAX_SHOWN = 5  # violations per run
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Totals:
 
     def __str__(self) -> str:
         faults = ", ".join(f"{count:,} {name}" for name, count in sorted(self.faults.items()))
-        bound = f"at most {3 / self.jobs:.1e} of all jobs are broken by such faults (3/n, 95 %)"
+        bound = f"at most {3 / self.jobs:.1e} of all jobs are affected by such faults (3/n, 95 %)"
         return (
             f"{self.jobs:,} jobs in {self.runs:,} runs: {self.attempts:,} attempts, "
             f"{self.calls:,} calls of the store, {self.steps:,} steps, "
@@ -55,20 +55,20 @@ class Totals:
         )
 
 
-def one(seed: int, faults: tuple[str, ...] = FAULTS) -> Totals:
+def run_one(seed: int, faults: tuple[str, ...] = FAULTS) -> Totals:
     """Run one simulation and check it."""
     logging.getLogger("windlass").setLevel(logging.CRITICAL)  # workers log every fault
-    run_ = simulate(seed, Plan(jobs=EACH, faults=faults))
-    violations = asyncio.run(check(run_))
-    calls = run_.history.calls
+    simulation = simulate(seed, Plan(jobs=JOBS_PER_RUN, faults=faults))
+    violations = asyncio.run(check(simulation))
+    calls = simulation.history.calls
     return Totals(
         jobs=len(calls),
         runs=1,
-        steps=run_.world.steps,
+        steps=simulation.world.steps,
         calls=sum(map(len, calls.values())),
-        attempts=sum(line.phase == "start" for line in run_.tasks.ledger),
-        virtual_seconds=run_.world.now,
-        faults=run_.faults,
+        attempts=sum(line.phase == "start" for line in simulation.tasks.ledger),
+        virtual_seconds=simulation.world.now,
+        faults=simulation.faults,
         violations={seed: violations} if violations else {},
     )
 
@@ -88,13 +88,13 @@ def main() -> None:
     given = parser.parse_args()
     faults = tuple(name for name in given.faults.split(",") if name)
     if unknown := sorted({*faults} - {*FAULTS}):
-        parser.error(f"unknown faults: {', '.join(unknown)}; known are {', '.join(FAULTS)}")
-    runs = given.runs or max(1, -(-given.jobs // EACH))
+        parser.error(f"unknown faults: {', '.join(unknown)}; choose from {', '.join(FAULTS)}")
+    runs = given.runs or max(1, -(-given.jobs // JOBS_PER_RUN))
     found = _all(given.seed, runs, faults, given.processes)
     print(found)
     for seed, violations in found.violations.items():
         print(f"\nseed {seed} (--seed {seed} --runs 1):")
-        print("\n".join(f"- {violation}" for violation in violations[:SHOWN]))
+        print("\n".join(f"- {violation}" for violation in violations[:MAX_SHOWN]))
     if given.json:
         given.json.write_text(json.dumps(vars(found), indent=2))
     if found.violations:
@@ -103,10 +103,10 @@ def main() -> None:
 
 def _all(first: int, runs: int, faults: tuple[str, ...], processes: int) -> Totals:
     found, began, reported = Totals(), time.monotonic(), 0.0
-    # A run makes thousands of cycles: collecting them less often saves an eighth of its time.
-    seldom = partial(gc.set_threshold, 20_000)
-    with ProcessPoolExecutor(min(processes, runs), initializer=seldom) as pool:
-        running = [pool.submit(one, seed, faults) for seed in range(first, first + runs)]
+    # A run makes thousands of reference cycles; rare collections save an eighth of its time.
+    collect_rarely = partial(gc.set_threshold, 20_000)
+    with ProcessPoolExecutor(min(processes, runs), initializer=collect_rarely) as pool:
+        running = [pool.submit(run_one, seed, faults) for seed in range(first, first + runs)]
         for done in as_completed(running):
             found.add(done.result())
             if (elapsed := time.monotonic() - began) > reported + 10:

@@ -50,10 +50,10 @@ class _NoSelector:
 
 
 class Loop(asyncio.BaseEventLoop):
-    """`frozen_until` is when it may go on; infinity, when it is dead."""
+    """The loop runs no step before `frozen_until`; infinity means a dead process."""
 
     _selector = _NoSelector()
-    # Of the base class, for the type checker.
+    # Attributes of the base class, for the type checker.
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
     _run_once: Callable[[], None]
@@ -87,11 +87,11 @@ class Loop(asyncio.BaseEventLoop):
         """The loop never blocks in a system call."""
 
     def _process_events(self, _: object) -> None:
-        """There are none."""
+        """The loop has no file descriptors."""
 
     @property
     def next_at(self) -> float:
-        """When it next has something to do; infinity, if never."""
+        """The time of the next callback, or infinity."""
         if self._ready:
             return self.frozen_until
         return max(self._scheduled[0].when(), self.frozen_until) if self._scheduled else NEVER
@@ -107,7 +107,7 @@ class Loop(asyncio.BaseEventLoop):
 
 
 class World:
-    """All loops there are, and the time."""
+    """All loops, the virtual time, and the random generator of the seed."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -123,13 +123,13 @@ class World:
         return made
 
     def run(self, work: Coroutine[Any, Any, T], loop: Loop) -> T:
-        """Go on until this work is done; all other loops go on meanwhile."""
+        """Run all loops until this coroutine is done."""
         task = loop.create_task(work)
         while not task.done():
-            self._turn(self.loops)
+            self._step(self.loops)
         return task.result()
 
-    def _turn(self, loops: Sequence[Loop]) -> None:
+    def _step(self, loops: Sequence[Loop]) -> None:
         ready = self._due(loops)
         if not ready:
             soonest = min(loop.next_at for loop in loops)
@@ -163,7 +163,7 @@ class World:
             for task in sorted(asyncio.all_tasks(loop), key=hash):
                 task.cancel()
         while any(asyncio.all_tasks(loop) for loop in loops):
-            self._turn(loops)
+            self._step(loops)
             if self.now > before[0] + CLEANUP_TIMEOUT:
                 raise RuntimeError(f"a killed process still runs after {CLEANUP_TIMEOUT:g} s")
         for loop in loops:

@@ -48,7 +48,7 @@ class PostgresStorage:
                 raise NoServerError(
                     f"the server has {setting} off, so it may lose acknowledged commits; turn it on"
                 )
-        # In a forkserver process, with the code that the storm runs, even if files are edited meanwhile.
+        # The forkserver has the code that the storm runs, even if files are edited meanwhile.
         made = get_context("forkserver").Process(target=migrate, args=(self.url(directory),))
         made.start()
         made.join()
@@ -78,7 +78,7 @@ class PostgresStorage:
         return int(self._value(directory, query))
 
     def unfinished_count(self, directory: Path) -> int | None:
-        # Three small tables have the waiting and running jobs; count all jobs only if they are empty.
+        # Three small tables have the unfinished jobs; all jobs are counted only if these are empty.
         active = """SELECT (SELECT count(*) FROM windlass_queued)
                        + (SELECT count(*) FROM windlass_lease WHERE active > 0)
                        + (SELECT count(*) FROM windlass_waiting)"""

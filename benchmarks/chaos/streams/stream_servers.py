@@ -1,4 +1,4 @@
-"""Two servers and the readers, beside the workers and producers of a storm."""
+"""Two web servers and the process of the stream readers of a storm."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from threading import Event, Thread
 
 from benchmarks.chaos.processes.setup import bytecode_environment
 from benchmarks.chaos.stores import STORES
-from benchmarks.chaos.streams.transcript_checks import counted
+from benchmarks.chaos.streams.transcript_checks import stream_counts
 
 SERVERS = 2
 TIMEOUT = 120.0  # seconds for the next reader to receive the end of its job
 CHECK_INTERVAL = 0.05
-OTHERS = 500  # files that a process has open beside the streams
+OTHER_FILES = 500  # open files of a process other than streams
 ROOT = Path(__file__).parents[3]
 
 
@@ -38,7 +38,7 @@ class StreamServers:
             "readers", "benchmarks.chaos.streams.readers", str(directory), *urls
         )
         self._ending = Event()
-        self._keeper = Thread(target=self._keep)
+        self._keeper = Thread(target=self._replace_servers)
         self._keeper.start()
 
     def _serve(self, number: int) -> subprocess.Popen[bytes]:
@@ -60,35 +60,38 @@ class StreamServers:
         draft.replace(self._directory / "streams" / f"{name}.pid")
         return process
 
-    def _keep(self) -> None:
+    def _replace_servers(self) -> None:
         while not self._ending.wait(CHECK_INTERVAL):
             for number, server in enumerate(self._servers):
                 if server.poll() is not None and not self._ending.is_set():
                     self._servers[number] = self._serve(number)
 
     def end(self) -> list[str]:
-        wrong = []
+        found = []
         code = self._wait_for_readers()
         if code is None:
-            done = counted(self._directory)["done"]
-            wrong.append(
+            done = stream_counts(self._directory)["done"]
+            found.append(
                 f"{done:,} readers received the end of their jobs, no other within {TIMEOUT:g} s"
             )
         elif code != 0:
-            wrong.append(f"the readers exited with {code}; see their log")
+            found.append(f"the readers exited with {code}; see their log")
         self._ending.set()
         self._keeper.join()
         for server in self._servers:
             server.terminate()
-            if server.wait(TIMEOUT) not in {0, -SIGTERM}:  # before its handler was installed
-                wrong.append(f"a stopped web server exited with {server.returncode}")
-        return wrong
+            if server.wait(TIMEOUT) not in {
+                0,
+                -SIGTERM,
+            }:  # -SIGTERM: before the handler was installed
+                found.append(f"a stopped web server exited with {server.returncode}")
+        return found
 
     def _wait_for_readers(self) -> int | None:
-        """How they ended. As long as some see the end of their jobs, it waits for the others."""
+        """Return the exit code of the readers; wait while more of them complete."""
         done, deadline = -1, 0.0
         while self._readers.poll() is None:
-            before, done = done, counted(self._directory)["done"]
+            before, done = done, stream_counts(self._directory)["done"]
             if done > before:
                 deadline = time.monotonic() + TIMEOUT
             if time.monotonic() > deadline:
@@ -107,7 +110,9 @@ class StreamServers:
 @contextlib.contextmanager
 def with_stream_servers(directory: Path) -> Iterator[list[str]]:
     (directory / "streams").mkdir()
-    _let_open(json.loads((directory / "plan.json").read_text())["connections"] + OTHERS)
+    _raise_file_limit(
+        json.loads((directory / "plan.json").read_text())["connections"] + OTHER_FILES
+    )
     stream_servers = StreamServers(directory)
     problems: list[str] = []
     try:
@@ -117,14 +122,14 @@ def with_stream_servers(directory: Path) -> Iterator[list[str]]:
         stream_servers.abandon()
 
 
-def _let_open(files: int) -> None:
-    """For the processes that this one starts: while a server is away, the other has all readers."""
+def _raise_file_limit(files: int) -> None:
+    """Raise the limit of open files: while one server is down, the other has all readers."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unbounded = resource.RLIM_INFINITY
     if hard != unbounded and hard < files:
         raise OSError(
-            f"each process of this storm opens up to {files:,} files, and may open {hard:,} here: "
-            "raise the limit (`ulimit -Hn`, as root), or ask for fewer --connections"
+            f"each process of this storm opens up to {files:,} files; the limit is {hard:,}: "
+            "raise it (`ulimit -Hn`, as root), or use fewer --connections"
         )
     if soft != unbounded and soft < files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))

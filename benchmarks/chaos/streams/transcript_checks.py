@@ -16,13 +16,13 @@ from benchmarks.chaos.streams.readers import messages
 _LAST = {"succeeded": "job-completed", "failed": "job-failed", "canceled": "job-cancelled"}
 _STATUS = "job-status"
 _ALLOWED = (b"retry: ", b": keepalive: ", b"id: ", b"event: ", b"data: ")
-_NOTHING_MORE, _NOT_NOW = 204, 503
+_NO_CONTENT, _UNAVAILABLE = 204, 503
 EventRef: TypeAlias = tuple[str, str]  # the id of an event, and its type
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One reader's connections, in their order."""
+    """One reader with its connections in order."""
 
     number: int
     job: str
@@ -49,31 +49,31 @@ def read(directory: Path) -> list[Reader]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Streams:
+class ObservedStreams:
     """Totals: connections, the maximum of open ones, and received events."""
 
     readers: int
     connections: int
     most: int
     events: int
-    cut: int  # connections that ended before their answer did
+    cut: int  # connections that ended within a response
 
 
-def counted(directory: Path) -> dict[str, int]:
-    """How many streams are open `now`, and were at `most`; how many readers are `done`."""
+def stream_counts(directory: Path) -> dict[str, int]:
+    """Return the open streams `now` and at `most`, and the number of readers that are `done`."""
     file = directory / "streams" / "open"
     return json.loads(file.read_text()) if file.exists() else {"now": 0, "most": 0, "done": 0}
 
 
-def seen(directory: Path) -> Streams | None:
+def observed_streams(directory: Path) -> ObservedStreams | None:
     if not (directory / "streams").exists():
         return None
     readers = read(directory)
     made = [connection for reader in readers for connection in reader.connections]
-    return Streams(
+    return ObservedStreams(
         readers=len(readers),
         connections=len(made),
-        most=counted(directory)["most"],
+        most=stream_counts(directory)["most"],
         events=sum(len(connection["reported"]) for connection in made),
         cut=sum(not connection["whole"] for connection in made),
     )
@@ -94,8 +94,8 @@ def log_of(row: Row, lines: list[Row]) -> list[EventRef]:
     return [(f"{at // 1000}-{seq}", kind) for seq, (at, kind) in sorted(found.items())]
 
 
-def transcripts_are_the_log(evidence: Evidence) -> Iterator[str]:
-    """What all connections of a reader brought, one behind the other, is the log: whole, once."""
+def transcripts_equal_the_log(evidence: Evidence) -> Iterator[str]:
+    """The events of all connections of a reader, in sequence, are the log: complete, each once."""
     if not (evidence.directory / "streams").exists():
         return
     readers = read(evidence.directory)
@@ -107,7 +107,7 @@ def transcripts_are_the_log(evidence: Evidence) -> Iterator[str]:
         log = logs.get(reader.job, [])
         seen: list[EventRef] = []
         for connection in reader.connections:
-            yield from _form(reader, connection, seen, log)
+            yield from _check_response(reader, connection, seen, log)
             for event_id, kind, data in connection["reported"]:
                 seen.append((event_id, kind))
                 if message.setdefault((reader.job, event_id), data) != data:
@@ -115,11 +115,11 @@ def transcripts_are_the_log(evidence: Evidence) -> Iterator[str]:
         if seen != log:
             yield f"{reader.name}: {_difference(seen, log)}"
         last = reader.connections[-1]["status"]
-        if last != _NOTHING_MORE:
+        if last != _NO_CONTENT:
             yield f"{reader.name} did not receive 204 at the end, but {last}"
 
 
-def _form(
+def _check_response(
     reader: Reader, connection: Row, seen: list[EventRef], log: list[EventRef]
 ) -> Iterator[str]:
     """Check the form of one response."""
@@ -127,11 +127,11 @@ def _form(
     before = seen[-1][0] if seen else None
     if connection["after"] != before:
         yield f"{reader.name} requested events after {connection['after']}, but has {before}"
-    if status == _NOTHING_MORE:
+    if status == _NO_CONTENT:
         if body or seen != log:
             yield f"{reader.name} received 204 after {before}"
         return
-    if status == _NOT_NOW:
+    if status == _UNAVAILABLE:
         return
     if status not in {200, None}:
         yield f"{reader.name} received status {status}"
@@ -146,7 +146,7 @@ def _form(
 
 def _difference(seen: list[EventRef], log: list[EventRef]) -> str:
     if len(set(seen)) < len(seen):
-        twice = next(one for index, one in enumerate(seen) if one in seen[:index])
+        twice = next(event for index, event in enumerate(seen) if event in seen[:index])
         return f"{twice[0]} was received twice"
     for reported, stored in zip(seen, log, strict=False):
         if reported != stored:
@@ -177,4 +177,4 @@ def log_texts_match_the_task(evidence: Evidence) -> Iterator[str]:
             yield f"job {job}: {event_id} says {data:.80}; stored is {arguments!r}"
 
 
-CHECKS = (transcripts_are_the_log, log_texts_match_the_task)
+CHECKS = (transcripts_equal_the_log, log_texts_match_the_task)

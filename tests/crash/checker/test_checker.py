@@ -33,27 +33,27 @@ MIXED = Storm(
     lease=1.0,
     producers=1,
 )
-ONE = "(SELECT min(n) FROM windlass_job WHERE state = 'succeeded' AND cancel_by IS NULL)"
+SUCCEEDED = "(SELECT min(n) FROM windlass_job WHERE state = 'succeeded' AND cancel_by IS NULL)"
 CANCELED = "(SELECT min(n) FROM windlass_job WHERE state = 'canceled')"
 KILLER = "(SELECT n FROM windlass_job WHERE state = 'failed')"
-RETRY_DELAY = f"""
+DUPLICATE = f"""
     DROP INDEX windlass_job_id;
-    CREATE TEMP TABLE one AS SELECT * FROM windlass_job WHERE n = {ONE};
+    CREATE TEMP TABLE one AS SELECT * FROM windlass_job WHERE n = {SUCCEEDED};
     UPDATE one SET n = n + 100000, id = {{id}};
     INSERT INTO windlass_job SELECT * FROM one;
 """
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def correct_storm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("storm") / "mixed"
     assert run(MIXED, Plan(jobs=60, seconds=30, seed=7, workers=2), directory).violations == []
     return directory
 
 
 @pytest.fixture
-def directory(sound: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(sound, tmp_path / "storm"))
+def directory(correct_storm: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(correct_storm, tmp_path / "storm"))
 
 
 def corrupt(directory: Path, *statements: str) -> None:
@@ -73,7 +73,7 @@ def job_at(directory: Path, n: str) -> str:
     return next(str(row["id"]) for row in gather(directory).jobs if row["n"] == number)
 
 
-def set_job(what: str, n: str = ONE) -> str:
+def set_job(what: str, n: str = SUCCEEDED) -> str:
     return f"UPDATE windlass_job SET {what} WHERE n = {n}"
 
 
@@ -83,9 +83,9 @@ LOST_LEASE = "WHERE type = 'attempt' AND facts ->> 'outcome' = 'crash'"
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        (f"DELETE FROM windlass_job WHERE n = {ONE}", "was acknowledged and is lost"),
-        (RETRY_DELAY.format(id="id"), "exists 2 times"),
-        (RETRY_DELAY.format(id="randomblob(16)"), "was never enqueued"),
+        (f"DELETE FROM windlass_job WHERE n = {SUCCEEDED}", "was acknowledged and is lost"),
+        (DUPLICATE.format(id="id"), "exists 2 times"),
+        (DUPLICATE.format(id="randomblob(16)"), "was never enqueued"),
         (set_job("state = 'running'"), "is still running"),
         (set_job("ended_at = NULL"), "without ended_at"),
         (set_job("lease_until = 1"), "with a lease"),
@@ -117,42 +117,44 @@ LOST_LEASE = "WHERE type = 'attempt' AND facts ->> 'outcome' = 'crash'"
         (set_job("cancel_at = 1"), "succeeded over an accepted cancel"),
     ],
 )
-def test_it_sees_what_is_wrong_in_the_tables(directory: Path, statement: str, message: str) -> None:
+def test_a_wrong_value_in_the_tables_is_detected(
+    directory: Path, statement: str, message: str
+) -> None:
     corrupt(directory, statement)
     with pytest.raises(AssertionError, match=message):
         assert problems(directory) == ""
 
 
-def say(directory: Path, job: str, **facts: object) -> None:
+def note_task(directory: Path, job: str, **facts: object) -> None:
     note("task", directory, job=job, pid=1, **facts)
 
 
 def start_with_a_lower_fence(directory: Path, job: str) -> None:
-    say(directory, job, fence=0, attempt=0, phase="start")
+    note_task(directory, job, fence=0, attempt=0, phase="start")
 
 
 def start_again(directory: Path, job: str) -> None:
-    say(directory, job, fence=1, attempt=1, phase="start")
+    note_task(directory, job, fence=1, attempt=1, phase="start")
 
 
 def start_with_an_unknown_fence(directory: Path, job: str) -> None:
-    say(directory, job, fence=9, attempt=9, phase="start")
+    note_task(directory, job, fence=9, attempt=9, phase="start")
 
 
 def end_again(directory: Path, job: str) -> None:
-    say(directory, job, fence=1, attempt=1, phase="end", applied=False)
+    note_task(directory, job, fence=1, attempt=1, phase="end", applied=False)
 
 
-def tell_of_an_effect(directory: Path, job: str) -> None:
-    say(directory, job, fence=8, attempt=1, phase="end", applied=True)
+def claim_an_accepted_write(directory: Path, job: str) -> None:
+    note_task(directory, job, fence=8, attempt=1, phase="end", applied=True)
 
 
-def take_an_effect_twice(directory: Path, job: str) -> None:
+def write_the_same_effect_twice(directory: Path, job: str) -> None:
     file = directory / "register" / job
     file.write_bytes(file.read_bytes() * 2)
 
 
-def take_a_later_effect(directory: Path, job: str) -> None:
+def write_an_effect_of_a_later_fence(directory: Path, job: str) -> None:
     (directory / "register" / job).write_text("1\n7\n")
 
 
@@ -169,19 +171,19 @@ def refuse_the_cancel(directory: Path, job: str) -> None:
     note("producer", directory, canceled=job_at(directory, CANCELED), answer="conflict")
 
 
-def promise_a_cancel(directory: Path, job: str) -> None:
+def accept_a_cancel_of_a_success(directory: Path, job: str) -> None:
     note("producer", directory, canceled=job, answer="running")
 
 
-def run_on(directory: Path, job: str) -> None:
+def run_after_the_retry(directory: Path, job: str) -> None:
     """After its process had died and the next attempt had started."""
-    say(directory, job_at(directory, KILLER), fence=2, attempt=2, phase="step", step="late")
+    note_task(directory, job_at(directory, KILLER), fence=2, attempt=2, phase="step", step="late")
 
 
 def repeat_a_step(directory: Path, job: str) -> None:
     evidence = gather(directory)
     [kept, *_] = [row for row in evidence.jobs if evidence.steps.get(row["n"])]
-    say(directory, kept["id"], fence=9, attempt=9, phase="step", step="first")
+    note_task(directory, kept["id"], fence=9, attempt=9, phase="step", step="first")
 
 
 def settle(directory: Path, job: str, fence: int, trigger: str, status: str) -> None:
@@ -189,27 +191,27 @@ def settle(directory: Path, job: str, fence: int, trigger: str, status: str) -> 
     note("settle", directory, results=answers, pid=1)
 
 
-def take_a_late_settle(directory: Path, job: str) -> None:
+def apply_a_late_settle(directory: Path, job: str) -> None:
     settle(directory, crashed_job(directory), 1, "succeed", "applied")
 
 
-def take_another_settle(directory: Path, job: str) -> None:
+def apply_another_settle(directory: Path, job: str) -> None:
     settle(directory, job, 1, "release", "applied")
 
 
-def take_a_settle_of_nobody(directory: Path, job: str) -> None:
+def apply_a_settle_of_an_unknown_fence(directory: Path, job: str) -> None:
     settle(directory, job, 7, "succeed", "applied")
 
 
-def refuse_the_holder(directory: Path, job: str) -> None:
+def refuse_the_lease_holder(directory: Path, job: str) -> None:
     settle(directory, job, 1, "succeed", "stale")
 
 
-def answer_a_settle_with_a_conflict(directory: Path, job: str) -> None:
+def return_a_conflict(directory: Path, job: str) -> None:
     settle(directory, job, 1, "succeed", "conflict")
 
 
-def answer_a_settle_with_busy(directory: Path, job: str) -> None:
+def return_busy(directory: Path, job: str) -> None:
     settle(directory, job, 1, "succeed", "busy")
 
 
@@ -235,50 +237,49 @@ def forbid_crashes(directory: Path, job: str) -> None:
         (start_again, "started twice with"),
         (start_with_an_unknown_fence, "with 9 over 1"),
         (end_again, "did not end once in the ledger"),
-        (tell_of_an_effect, "received an accepted write"),
-        (take_an_effect_twice, "the register accepted"),
-        (take_a_later_effect, "the register has"),
+        (claim_an_accepted_write, "received an accepted write"),
+        (write_the_same_effect_twice, "the register accepted"),
+        (write_an_effect_of_a_later_fence, "the register has"),
         (lose_an_effect, "the register has"),
         (leave_a_workspace, "its workspace still exists"),
         (refuse_the_cancel, "was refused, but the job was canceled"),
-        (promise_a_cancel, "returned running; the job ended succeeded"),
-        (run_on, "still ran after retry"),
+        (accept_a_cancel_of_a_success, "returned running; the job ended succeeded"),
+        (run_after_the_retry, "still ran after retry"),
         (repeat_a_step, "was stored by fence"),
-        (take_a_late_settle, "was applied; the attempt ended by crash"),
-        (take_another_settle, "was applied; the attempt ended by succeed"),
-        (take_a_settle_of_nobody, "was applied; the attempt ended by None"),
-        (refuse_the_holder, "was refused as stale; the attempt ended by succeed"),
-        (answer_a_settle_with_a_conflict, "returned conflict"),
-        (answer_a_settle_with_busy, "returned busy"),
+        (apply_a_late_settle, "was applied; the attempt ended by crash"),
+        (apply_another_settle, "was applied; the attempt ended by succeed"),
+        (apply_a_settle_of_an_unknown_fence, "was applied; the attempt ended by None"),
+        (refuse_the_lease_holder, "was refused as stale; the attempt ended by succeed"),
+        (return_a_conflict, "returned conflict"),
+        (return_busy, "returned busy"),
         (forbid_crashes, "in a storm that must not cost attempts"),
     ],
 )
-def test_it_sees_what_does_not_fit_the_ledgers(
+def test_a_contradiction_of_the_ledgers_is_detected(
     directory: Path, change: Callable[[Path, str], None], message: str
 ) -> None:
-    quiet = (
-        f"(SELECT min(n) FROM windlass_job WHERE n >= {ONE} AND attempt = 1 AND cancel_by IS NULL)"
-    )
-    change(directory, job_at(directory, quiet))
+    single_attempt = "attempt = 1 AND cancel_by IS NULL"
+    first_attempt = f"(SELECT min(n) FROM windlass_job WHERE n >= {SUCCEEDED} AND {single_attempt})"
+    change(directory, job_at(directory, first_attempt))
     with pytest.raises(AssertionError, match=message):
         assert problems(directory) == ""
 
 
-def test_a_settle_that_is_refused_for_its_lost_lease_is_as_it_must_be(directory: Path) -> None:
+def test_a_refused_settle_with_a_lost_lease_is_correct(directory: Path) -> None:
     settle(directory, crashed_job(directory), 1, "succeed", "stale")
     assert problems(directory) == ""
 
 
-def test_where_rows_are_locked_a_settle_may_be_busy_and_is_then_made(directory: Path) -> None:
-    def said_of(job: str, fence: int, trigger: str) -> list[str]:
+def test_a_busy_settle_is_correct_on_postgresql_if_it_is_repeated(directory: Path) -> None:
+    def problems_of(job: str, fence: int, trigger: str) -> list[str]:
         settle(directory, job, fence, trigger, "busy")
         evidence = gather(directory)
         return check(replace(evidence, plan={**evidence.plan, "store": "postgresql"}))
 
     ended = next(message for message in gather(directory).settles if message["status"] == "applied")
-    assert said_of(ended["job"], ended["fence"], ended["trigger"]) == []
-    assert said_of(crashed_job(directory), 1, "succeed") == []
-    [message] = said_of(ended["job"], ended["fence"], "release")
+    assert problems_of(ended["job"], ended["fence"], ended["trigger"]) == []
+    assert problems_of(crashed_job(directory), 1, "succeed") == []
+    [message] = problems_of(ended["job"], ended["fence"], "release")
     assert f"returned busy; the attempt ended by {ended['trigger']}" in message
 
 
@@ -289,7 +290,7 @@ def test_a_truncated_ledger_line_is_ignored(directory: Path) -> None:
     assert problems(directory) == ""
 
 
-def test_a_process_that_is_left_behind_is_found(directory: Path) -> None:
+def test_a_leftover_process_is_found(directory: Path) -> None:
     stray = subprocess.Popen(["sleep", "60"], env=os.environ | {STORM_VARIABLE: str(directory)})
     try:
         deadline = time.monotonic() + 30
@@ -303,15 +304,18 @@ def test_a_process_that_is_left_behind_is_found(directory: Path) -> None:
     assert leftover_processes(directory) == []
 
 
-def test_the_report_names_what_is_broken_and_bounds_what_is_not(directory: Path) -> None:
+def test_the_report_has_violations_or_a_statistical_bound(directory: Path) -> None:
     evidence: Evidence = gather(directory)
-    well, ill = storm_result(evidence, [], 1.0), storm_result(evidence, ["job 7 is lost"], 1.0)
-    assert f"{3 / well.jobs:.1e}" in markdown([well])
-    assert json.loads(json.dumps(well.facts()))["bound"] == 3 / well.jobs
-    assert ill.facts()["bound"] is None
-    assert "0 violations" in markdown([well])
-    assert "- mixed: job 7 is lost" in markdown([well, ill])
-    assert "3/n, 95" not in markdown([well, ill])
+    correct, broken = (
+        storm_result(evidence, [], 1.0),
+        storm_result(evidence, ["job 7 is lost"], 1.0),
+    )
+    assert f"{3 / correct.jobs:.1e}" in markdown([correct])
+    assert json.loads(json.dumps(correct.facts()))["bound"] == 3 / correct.jobs
+    assert broken.facts()["bound"] is None
+    assert "0 violations" in markdown([correct])
+    assert "- mixed: job 7 is lost" in markdown([correct, broken])
+    assert "3/n, 95" not in markdown([correct, broken])
 
 
 def lost(worker: int, at: float) -> dict[str, object]:
@@ -342,7 +346,7 @@ def test_the_report_has_the_rescue_times(tmp_path: Path) -> None:
     found = rescue_times(evidence)
     assert found is not None
     assert (found.number, found.late, found.longest, found.claimed) == (2, 1, 4.0, 19.5)
-    assert (found.unwatched, found.unwatched_longest) == (1, 5.0)
+    assert (found.unswept, found.unswept_longest) == (1, 5.0)
 
 
 def test_the_checker_imports_no_windlass_code() -> None:

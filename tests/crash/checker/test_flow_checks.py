@@ -19,24 +19,24 @@ from benchmarks.chaos.storm_run import run
 
 pytestmark = pytest.mark.slow
 
-QUIET = Storm(name="flow", mix=TaskMix(tasks={}, flow=True), producers=1)
+STORM = Storm(name="flow", mix=TaskMix(tasks={}, flow=True), producers=1)
 JOBS = 36
 _OF = "(SELECT max(n) FROM windlass_job WHERE task = 'benchmarks.chaos.flow_tasks.{}')"
 MIDDLE, BOTTOM, PART, FAN = (_OF.format(task) for task in ("middle", "bottom", "part", "fan"))
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def correct_storm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("storm") / "flow"
-    storm_result = run(QUIET, Plan(jobs=JOBS, seconds=60, seed=7, workers=2), directory)
+    storm_result = run(STORM, Plan(jobs=JOBS, seconds=60, seed=7, workers=2), directory)
     assert storm_result.violations == []
     assert storm_result.jobs == JOBS
     return directory
 
 
 @pytest.fixture
-def directory(sound: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(sound, tmp_path / "storm"))
+def directory(correct_storm: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(correct_storm, tmp_path / "storm"))
 
 
 def problems(directory: Path) -> str:
@@ -67,14 +67,16 @@ def problems(directory: Path) -> str:
         ),
     ],
 )
-def test_it_sees_what_is_wrong_in_the_tables(directory: Path, statement: str, message: str) -> None:
+def test_a_wrong_value_in_the_tables_is_detected(
+    directory: Path, statement: str, message: str
+) -> None:
     with closing(sqlite3.connect(directory / "jobs.db")) as connection:
         connection.executescript(statement)
     assert re.search(message, problems(directory))
 
 
 def rewrite(directory: Path, change: Callable[[dict[str, object]], None]) -> None:
-    """Every line that a task wrote."""
+    """Change every ledger line of a task."""
     for path in (directory / "ledger").glob("task-*.jsonl"):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         for line in lines:
@@ -111,7 +113,7 @@ def make_a_part_twice(line: dict[str, object]) -> None:
         (make_a_part_twice, "of 28 items; 29 were requested"),
     ],
 )
-def test_it_sees_what_is_wrong_in_the_ledgers(
+def test_a_wrong_line_in_the_ledgers_is_detected(
     directory: Path, change: Callable[[dict[str, object]], None], message: str
 ) -> None:
     rewrite(directory, change)

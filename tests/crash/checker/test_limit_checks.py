@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from benchmarks.chaos.checks.checker import check
 from benchmarks.chaos.checks.evidence import gather
-from benchmarks.chaos.checks.intervals import below, common, longest, most_of
-from benchmarks.chaos.checks.limit_checks import LimitedAttempt, limited_attempts, seen
+from benchmarks.chaos.checks.intervals import below, intersection, longest_overlap, max_overlap
+from benchmarks.chaos.checks.limit_checks import LimitedAttempt, limited_attempts, observed_limits
 from benchmarks.chaos.processes.config import TaskMix
 from benchmarks.chaos.storm import Plan, Storm
 from benchmarks.chaos.storm_run import run
@@ -28,7 +28,7 @@ LIMITS: dict[str, dict[str, float]] = {
     TASK: {"starts": STARTS, "period": PERIOD},
     KEY: {"concurrency": 1},
 }
-QUIET = Storm(
+STORM = Storm(
     name="limit",
     mix=TaskMix(tasks={"work": 1, "rated": 2, "keyed": 3}, cancels=0.1, limits=LIMITS),
     producers=1,
@@ -37,9 +37,9 @@ LATER = 60_000_000
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def correct_storm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("storm") / "limit"
-    storm_result = run(QUIET, Plan(jobs=60, seconds=60, seed=7, workers=2), directory)
+    storm_result = run(STORM, Plan(jobs=60, seconds=60, seed=7, workers=2), directory)
     assert storm_result.violations == []
     assert storm_result.gates is not None
     assert storm_result.gates.most.keys() == LIMITS.keys()
@@ -48,8 +48,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def directory(sound: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(sound, tmp_path / "storm"))
+def directory(correct_storm: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(correct_storm, tmp_path / "storm"))
 
 
 def problems(directory: Path) -> str:
@@ -81,14 +81,14 @@ def began(limited: LimitedAttempt) -> int:
 
 def run_beside_another_of_its_key(directory: Path) -> None:
     first, second, *_ = at_gate(directory, KEY)
-    change(directory, second, started_at=first.over - 1)
+    change(directory, second, started_at=first.ended - 1)
 
 
 def run_beside_all_of_the_queue(directory: Path) -> None:
     """Four sequential attempts become one too many."""
     first, *others = at_gate(directory, QUEUE)[:4]
     for other in others:
-        change(directory, other, started_at=began(first), ended_at=max(other.over, first.over))
+        change(directory, other, started_at=began(first), ended_at=max(other.ended, first.ended))
 
 
 def start_too_soon(directory: Path) -> None:
@@ -97,29 +97,29 @@ def start_too_soon(directory: Path) -> None:
         change(directory, other, started_at=began(first))
 
 
-def stand_before_a_gate_with_room(directory: Path) -> None:
+def wait_at_an_open_gate(directory: Path) -> None:
     last = at_gate(directory, KEY)[-1]
     change(
         directory,
         last,
         queued_at=(last.queued or 0) + LATER,
         started_at=began(last) + LATER,
-        ended_at=last.over + LATER,
+        ended_at=last.ended + LATER,
     )
 
 
-def never_come_in(directory: Path) -> None:
-    """It is left at its gate, and all others are over."""
+def stay_at_a_gate(directory: Path) -> None:
+    """The job stays at its gate after all others have ended."""
     last = at_gate(directory, KEY)[-1]
-    change(directory, last, queued_seq=0, started_seq=0, ended_at=last.over + LATER)
+    change(directory, last, queued_seq=0, started_seq=0, ended_at=last.ended + LATER)
 
 
-def raise_unheard(directory: Path) -> None:
+def count_errors_that_were_not_raised(directory: Path) -> None:
     change(directory, at_gate(directory, KEY)[0], retry_count=7)
 
 
 def rewrite(directory: Path, edit: Callable[[dict[str, object]], None]) -> None:
-    """Every line that a task wrote."""
+    """Change every ledger line of a task."""
     for path in (directory / "ledger").glob("task-*.jsonl"):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         for line in lines:
@@ -141,14 +141,14 @@ def run_after_the_end(directory: Path) -> None:
         (run_beside_another_of_its_key, rf"{KEY}=\d: 2 attempts at once; the limit is 1"),
         (run_beside_all_of_the_queue, "queue:default: [4-9] attempts at once; the limit is 3"),
         (start_too_soon, rf"{TASK}: \d+ starts within 0.4 s; the limit is {STARTS}"),
-        (stand_before_a_gate_with_room, r"waited \d\d.\d s at .* with free capacity"),
-        (never_come_in, r"waited \d\d.\d s at .* with free capacity"),
-        (raise_unheard, "counts 7 errors; its task raise"),
+        (wait_at_an_open_gate, r"waited \d\d.\d s at .* with free capacity"),
+        (stay_at_a_gate, r"waited \d\d.\d s at .* with free capacity"),
+        (count_errors_that_were_not_raised, "counts 7 errors; its task raise"),
         (run_before_the_claim, "before it was claimed"),
         (run_after_the_end, "after its end"),
     ],
 )
-def test_it_sees_what_is_wrong(
+def test_a_violation_is_detected(
     directory: Path, corrupt: Callable[[Path], None], message: str
 ) -> None:
     assert not re.search(message, problems(directory))
@@ -159,21 +159,23 @@ def test_it_sees_what_is_wrong(
 def test_a_storm_without_limits_reports_no_gates(directory: Path) -> None:
     plan = json.loads((directory / "plan.json").read_text())
     (directory / "plan.json").write_text(json.dumps(plan | {"limits": {}}))
-    assert seen(gather(directory)) is None
+    assert observed_limits(gather(directory)) is None
     assert problems(directory) == ""
 
 
-def test_one_that_ends_when_another_begins_is_not_beside_it() -> None:
-    assert most_of([(0, 5), (5, 9), (2, 3)]) == 2
-    assert most_of([(4, 4), (4, 5)]) == 1
-    assert most_of([]) == 0
+def test_spans_that_only_touch_do_not_overlap() -> None:
+    assert max_overlap([(0, 5), (5, 9), (2, 3)]) == 2
+    assert max_overlap([(4, 4), (4, 5)]) == 1
+    assert max_overlap([]) == 0
 
 
 def test_the_time_with_capacity_is_the_complement_of_the_full_times() -> None:
     first, second, last = below([(1, 5), (3, 8), (8, 9), (7, 9)], 2)
     assert [first, second, last[0]] == [(0, 3), (5, 7), 9]
-    assert common([first, second], [(2, 6)]) == [(2, 3), (5, 6)]
-    assert [longest([first, second, last], within) for within in ((1, 7), (3, 5), (6, 12))] == [
+    assert intersection([first, second], [(2, 6)]) == [(2, 3), (5, 6)]
+    assert [
+        longest_overlap([first, second, last], within) for within in ((1, 7), (3, 5), (6, 12))
+    ] == [
         2,
         0,
         3,
