@@ -1,4 +1,4 @@
-"""Command line of the crash laboratory: runs storms and prints the result of the checker."""
+"""Command line of the storms: runs them and prints the result of the checker."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from benchmarks.chaos.storm import Plan
 from benchmarks.chaos.storm_catalog import HOUR, STANDARD_SIZES, STORMS
 from benchmarks.chaos.storm_run import run
 
-MOST_WORKERS = 64
+MAX_WORKERS = 64
 SPARE_FILES = 200
-CONNECTIONS, READERS = 2000, 20  # of the storm streams: in all, and of each job
+CONNECTIONS, READERS_PER_JOB = 2000, 20  # of the storm streams
 URL = "WINDLASS_TEST_POSTGRES_URL"
 
 
@@ -55,11 +55,11 @@ def _run(name: str, plan: Plan, directory: Path) -> StormResult:
     faults = "" if plan.faults is None else f", {plan.faults:,} faults"
     print(f"{name}: {plan.jobs:,} jobs{faults}, seed {plan.seed}", file=sys.stderr, flush=True)
     progress = Progress(STORMS[name], plan)
-    found = run(STORMS[name], plan, directory, progress)
+    result = run(STORMS[name], plan, directory, progress)
     progress.end()
-    message = f"{name}: {len(found.violations)} violations after {found.seconds:g} s"
+    message = f"{name}: {len(result.violations)} violations after {result.seconds:g} s"
     print(message, file=sys.stderr, flush=True)
-    return found
+    return result
 
 
 def _write(path: Path | None, results: list[StormResult]) -> None:
@@ -71,40 +71,45 @@ def _write(path: Path | None, results: list[StormResult]) -> None:
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m benchmarks.chaos", description=__doc__)
-    parser.add_argument("--store", default="sqlite", choices=[*STORES], help="where the jobs are")
+    parser.add_argument("--store", default="sqlite", choices=[*STORES], help="store of the jobs")
     parser.add_argument(
         "--url",
-        help="with --store postgresql: a server on which databases may be made, instead of one "
-        f"that is started here (also {URL})",
+        help="with --store postgresql: a server whose user may create databases; default: a new "
+        f"local server (also {URL})",
     )
     parser.add_argument(
         "--faults",
         type=_names,
         metavar="STORM,…",
-        help=f"which storms, in this order: {', '.join(STORMS)}",
+        help=f"the storms to run, in this order: {', '.join(STORMS)}",
     )
     parser.add_argument("--full-size", action="store_true", help="the sizes of the proof report")
     parser.add_argument(
         "--part", type=_part, metavar="0.1", help="with --full-size: this fraction of each size"
     )
-    parser.add_argument("--jobs", type=_number, help="of each storm (1000)")
+    parser.add_argument("--jobs", type=_number, help="jobs of each storm (1000)")
     parser.add_argument(
         "--kills",
         type=_number,
         metavar="N",
-        help="end the faults of each storm after so many (kills, freezes, replacements), "
-        "spread over its jobs",
+        help="number of faults of each storm (kills, freezes, replacements), spread over its jobs",
     )
-    parser.add_argument("--minutes", type=_minutes, help="of faults, for each storm (1)")
+    parser.add_argument("--minutes", type=_minutes, help="time of the faults of each storm (1)")
     parser.add_argument(
-        "--connections", type=_number, metavar="N", help="of the storm streams: its readers (2000)"
+        "--connections",
+        type=_number,
+        metavar="N",
+        help="number of readers of the storm streams (2000)",
     )
-    parser.add_argument("--workers", type=_number, help="at a time (4)")
+    parser.add_argument("--workers", type=_number, help="number of workers (4)")
     parser.add_argument(
-        "--seed", type=int, default=SystemRandom().getrandbits(32), help="repeats the choices"
+        "--seed",
+        type=int,
+        default=SystemRandom().getrandbits(32),
+        help="repeats the random choices",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the figures for programs")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave tables and ledgers there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep tables and ledgers there")
     return parser
 
 
@@ -119,10 +124,10 @@ def _plans(parser: ArgumentParser, given: Namespace) -> dict[str, Plan]:
         parser.error(f"--full-size sets all sizes: omit {', '.join(sized)}")
     if given.part is not None and not given.full_size:
         parser.error("--part needs --full-size; use --jobs and --kills otherwise")
-    if given.workers is not None and not 2 <= given.workers <= MOST_WORKERS:
-        parser.error(f"--workers is {given.workers}; it must be from 2 to {MOST_WORKERS}")
+    if given.workers is not None and not 2 <= given.workers <= MAX_WORKERS:
+        parser.error(f"--workers is {given.workers}; it must be from 2 to {MAX_WORKERS}")
     given.url = _server(parser, given)
-    given.faults = _fitting(parser, given)
+    given.faults = _select_storms(parser, given)
     if given.keep and (there := [name for name in given.faults if (given.keep / name).exists()]):
         parser.error(f"{given.keep} has a run of {', '.join(there)}; use another directory")
     if given.json and not given.json.absolute().parent.is_dir():
@@ -133,12 +138,12 @@ def _plans(parser: ArgumentParser, given: Namespace) -> dict[str, Plan]:
     common = {"seed": given.seed, "store": given.store, "server": given.url}
     if given.workers is not None:
         common["workers"] = given.workers
-    return {name: replace(_size(name, given), **common) for name in given.faults}
+    return {name: replace(_plan(name, given), **common) for name in given.faults}
 
 
 def _check_files(parser: ArgumentParser, given: Namespace) -> None:
-    """Each reader has a socket, in one process; the limit is raised, as far as it may be."""
-    readers = [_size(name, given).connections for name in given.faults]
+    """Exit if the limit of open files is too low for one socket per reader."""
+    readers = [_plan(name, given).connections for name in given.faults]
     needed = max(readers, default=0) + SPARE_FILES
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if any(readers) and hard != resource.RLIM_INFINITY and hard < needed:
@@ -156,36 +161,44 @@ def _server(parser: ArgumentParser, given: Namespace) -> str | None:
     return None
 
 
-def _fitting(parser: ArgumentParser, given: Namespace) -> list[str]:
-    """The storms that were named, or all; ends the program if one cannot be here."""
-    of_store = [name for name, storm in STORMS.items() if storm.only_store in {None, given.store}]
-    fit = [name for name in of_store if given.url is None or not STORMS[name].needs_own_server]
+def _select_storms(parser: ArgumentParser, given: Namespace) -> list[str]:
+    """Return the selected storms, or all that fit; exit if a selected one does not fit."""
+    for_store = [name for name, storm in STORMS.items() if storm.only_store in {None, given.store}]
+    available = [
+        name for name in for_store if given.url is None or not STORMS[name].needs_own_server
+    ]
     for name in given.faults or ():
-        if name not in of_store:
+        if name not in for_store:
             only = STORMS[name].only_store
             parser.error(f"{name} needs --store {only}, not {given.store}")
-        if name not in fit:
+        if name not in available:
             parser.error(f"{name} crashes its server: remove --url ({URL}), or the storm")
-    return given.faults or fit
+    return given.faults or available
 
 
-def _size(name: str, given: Namespace) -> Plan:
+def _plan(name: str, given: Namespace) -> Plan:
     if given.full_size:
         return (
             STANDARD_SIZES[name] if given.part is None else STANDARD_SIZES[name].scaled(given.part)
         )
-    counted = given.kills if STORMS[name].inject is not None else None
-    seconds = 60 * (given.minutes or 1) if counted is None or given.minutes else HOUR
-    requested = STANDARD_SIZES[name]
+    fault_count = given.kills if STORMS[name].inject is not None else None
+    seconds = 60 * (given.minutes or 1) if fault_count is None or given.minutes else HOUR
+    standard = STANDARD_SIZES[name]
     plan = Plan(
-        jobs=given.jobs or 1000, seconds=seconds, faults=counted, workers=requested.workers, seed=0
+        jobs=given.jobs or 1000,
+        seconds=seconds,
+        faults=fault_count,
+        workers=standard.workers,
+        seed=0,
     )
-    if not requested.connections:
+    if not standard.connections:
         return plan
     connections = given.connections or CONNECTIONS
-    jobs = given.jobs or -(-connections // READERS)
-    seconds = plan.seconds if given.minutes else requested.seconds  # its faults are counted
-    return replace(plan, jobs=jobs, connections=connections, seconds=seconds, slots=requested.slots)
+    jobs = given.jobs or -(-connections // READERS_PER_JOB)
+    seconds = (
+        plan.seconds if given.minutes else standard.seconds
+    )  # the number of its faults is fixed
+    return replace(plan, jobs=jobs, connections=connections, seconds=seconds, slots=standard.slots)
 
 
 def _names(text: str) -> list[str]:
@@ -224,5 +237,7 @@ def _positive(text: str, what: str) -> float:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # its processes and servers end with it
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(1)
+    )  # runs the cleanup of processes and servers
     main()

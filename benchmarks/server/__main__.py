@@ -44,7 +44,8 @@ def show_enqueues(result: EnqueueThroughput) -> None:
         f"POST /api/jobs, {result.store}, {result.clients} clients: {result.jobs:,.0f} /s of "
         f"{result.empty:,.0f} empty responses, ratio {result.ratio:.2f}; CPU time "
         f"{result.jobs_cpu * 1e6:,.0f} us, ratio "
-        f"{result.by_cpu:.2f}; latency {result.p50 * 1e3:.1f} ms (median), {result.p99 * 1e3:.1f} ms (99 %)"
+        f"{result.by_cpu:.2f}; latency {result.p50 * 1e3:.1f} ms (median), "
+        f"{result.p99 * 1e3:.1f} ms (99 %)"
     )
 
 
