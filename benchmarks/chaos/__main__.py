@@ -128,8 +128,8 @@ def _plans(parser: ArgumentParser, given: Namespace) -> dict[str, Plan]:
         parser.error(f"--workers is {given.workers}; it must be from 2 to {MAX_WORKERS}")
     given.url = _server(parser, given)
     given.faults = _select_storms(parser, given)
-    if given.keep and (there := [name for name in given.faults if (given.keep / name).exists()]):
-        parser.error(f"{given.keep} has a run of {', '.join(there)}; use another directory")
+    if given.keep and (existing := [name for name in given.faults if (given.keep / name).exists()]):
+        parser.error(f"{given.keep} has a run of {', '.join(existing)}; use another directory")
     if given.json and not given.json.absolute().parent.is_dir():
         parser.error(f"--json {given.json}: the directory does not exist")
     if given.connections and not any(STANDARD_SIZES[name].connections for name in given.faults):

@@ -41,7 +41,7 @@ async def middle(ctx: Context, above: Result) -> Result:
 async def bottom(ctx: Context, above: list[Result], kill_within: float) -> Result:
     record(ctx, "start")
     _kill_later(ctx, kill_within)
-    return finish(ctx, got=[_name(one) for one in above])
+    return finish(ctx, got=[_name(result) for result in above])
 
 
 @_task
@@ -62,7 +62,7 @@ async def fan(ctx: Context, parts: int, kill_within: float) -> Result:
     await ctx.astep("plan", plan)
     _kill_later(ctx, kill_within)
     made = await ctx.amap(part, range(parts))
-    return finish(ctx, got=[_name(one) for one in made])
+    return finish(ctx, got=[_name(result) for result in made])
 
 
 def _name(result: Result) -> list[object]:
