@@ -33,15 +33,15 @@ KEYS = 100
 PLAIN = "without limits"
 SETTINGS: dict[str, dict[str, Limit]] = {
     PLAIN: {},
-    "with a key, and no limit": {},
-    "a concurrency for the queue": {"queue:default": Limit(concurrency=2_000)},
-    "a rate for the task": {"task:noop": Limit(starts=5_000, period=0.1)},
-    "a concurrency for each key": {"key:noop": Limit(concurrency=50)},
+    "key without limit": {},
+    "queue concurrency": {"queue:default": Limit(concurrency=2_000)},
+    "task rate": {"task:noop": Limit(starts=5_000, period=0.1)},
+    "concurrency per key": {"key:noop": Limit(concurrency=50)},
 }
-KEYED = {"with a key, and no limit", "a concurrency for each key"}
+KEYED = {"key without limit", "concurrency per key"}
 
 
-async def put_in(store: Store, count: int, *, keyed: bool) -> None:
+async def enqueue_jobs(store: Store, count: int, *, keyed: bool) -> None:
     for begin in range(0, count, BULK):
         jobs = [
             NewJob(
@@ -56,7 +56,7 @@ async def put_in(store: Store, count: int, *, keyed: bool) -> None:
 
 
 async def measure(url: str, name: str, count: int) -> tuple[float, float]:
-    """Jobs a second, put in and worked off."""
+    """Return the enqueued and completed jobs per second."""
     app = Windlass(url)
     done = asyncio.Event()
     ran: Counter[str] = Counter()
@@ -73,7 +73,7 @@ async def measure(url: str, name: str, count: int) -> tuple[float, float]:
             put = Put(kind=LIMIT, key=limit, value=LimitSetting(override=what).encode())
             await store.put_records([put])
         began = time.perf_counter()
-        await put_in(store, count, keyed=name in KEYED)
+        await enqueue_jobs(store, count, keyed=name in KEYED)
         put_rate = count / (time.perf_counter() - began)
         worker = app.worker()
         began = time.perf_counter()
@@ -95,32 +95,34 @@ async def migrate(url: str) -> None:
 
 
 async def rounds(url: str, jobs: int, number: int) -> None:
-    put_in_ratios: dict[str, list[float]] = {name: [] for name in SETTINGS}
+    enqueue_ratios: dict[str, list[float]] = {name: [] for name in SETTINGS}
     drain_ratios: dict[str, list[float]] = {name: [] for name in SETTINGS}
 
-    async def tell(name: str) -> tuple[float, float]:
-        put_in_rate, drain_rate = await measure(url, name, jobs)
-        print(f"{name:<32}{put_in_rate:>12,.0f}/s{drain_rate:>12,.0f}/s", flush=True)
-        return put_in_rate, drain_rate
+    async def measure_and_print(name: str) -> tuple[float, float]:
+        enqueue_rate, drain_rate = await measure(url, name, jobs)
+        print(f"{name:<32}{enqueue_rate:>12,.0f}/s{drain_rate:>12,.0f}/s", flush=True)
+        return enqueue_rate, drain_rate
 
-    before = await tell(PLAIN)
+    before = await measure_and_print(PLAIN)
     for _ in range(number):
         for name in SETTINGS:
             if name == PLAIN:
                 continue
-            its = await tell(name)
-            after = await tell(PLAIN)
+            rates = await measure_and_print(name)
+            after = await measure_and_print(PLAIN)
             for ratios, rate, first, last in zip(
-                (put_in_ratios, drain_ratios), its, before, after, strict=True
+                (enqueue_ratios, drain_ratios), rates, before, after, strict=True
             ):
                 ratios[name].append(2 * rate / (first + last))
             before = after
-    print(f"\n{'ratio to no limits (median)':<32}{'put in':>12}  {'drained':>12}  {'quarters':>12}")
+    print(
+        f"\n{'ratio to no limits (median)':<32}{'enqueued':>12}  {'drained':>12}  {'quartiles':>12}"
+    )
     for name in SETTINGS:
         if name != PLAIN:
-            put_in_ratio = statistics.median(put_in_ratios[name])
+            enqueue_ratio = statistics.median(enqueue_ratios[name])
             low, drained, high = statistics.quantiles(drain_ratios[name], method="inclusive")
-            print(f"{name:<32}{put_in_ratio:>12.2f}  {drained:>12.2f}  {low:>6.2f}{high:>6.2f}")
+            print(f"{name:<32}{enqueue_ratio:>12.2f}  {drained:>12.2f}  {low:>6.2f}{high:>6.2f}")
 
 
 def main() -> None:

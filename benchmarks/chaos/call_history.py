@@ -26,28 +26,28 @@ T = TypeVar("T")
 
 
 @dataclass
-class History:
-    """The calls of all clients. `clock` must be the same for all of them, and rise."""
+class CallHistory:
+    """The calls of all clients. All clients share one rising `clock`."""
 
     clock: Callable[[], float]
     calls: dict[UUID, list[Call]] = field(default_factory=lambda: defaultdict(list))
     lost_claims: list[Call] = field(default_factory=list)  # claims without a received response
 
-    def judge(self, job: UUID) -> str | None:
-        """None if all that was answered about the job can have happened."""
+    def explain_violation(self, job: UUID) -> str | None:
+        """Return None if the results of all calls on the job are linearizable."""
         return explain([*self.calls[job], *self.lost_claims])
 
 
-class Recorded(WrappedStore):
-    """Passes everything on. What raises was not answered, and may have happened or not."""
+class HistoryRecordingStore(WrappedStore):
+    """Passes every call on. A call that raises has no result and may have had its effect."""
 
-    def __init__(self, store: Store, history: History, by: str = "") -> None:
+    def __init__(self, store: Store, history: CallHistory, by: str = "") -> None:
         super().__init__(store)
         self._history = history
         self._by = by
 
-    def wrap(self, store: Store) -> Recorded:
-        return Recorded(store, self._history, self._by)
+    def wrap(self, store: Store) -> HistoryRecordingStore:
+        return HistoryRecordingStore(store, self._history, self._by)
 
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
         return await call()
@@ -73,8 +73,11 @@ class Recorded(WrappedStore):
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
         requested = [
-            (it.job_id, self._call(Kind.EXTEND, it.fence, it.token)._replace(seconds=seconds))
-            for it in leases
+            (
+                lease.job_id,
+                self._call(Kind.EXTEND, lease.fence, lease.token)._replace(seconds=seconds),
+            )
+            for lease in leases
         ]
         answers = await self._note(requested, self.store.extend(leases, seconds))
         for (job, call), answer in zip(requested, answers, strict=True):
@@ -86,19 +89,23 @@ class Recorded(WrappedStore):
         requested = [
             (transition.job_id, self._transition(transition)) for transition in transitions
         ]
-        born = self._call(Kind.ENQUEUE)
-        children = [(child.id, born) for transition in transitions for child in transition.children]
+        creation = self._call(Kind.ENQUEUE)
+        children = [
+            (child.id, creation) for transition in transitions for child in transition.children
+        ]
         answers = await self._note([*requested, *children], self.store.apply(transitions))
         for (job, call), transition, answer in zip(requested, transitions, answers, strict=True):
             self._record_result(job, call, answer.status, answer.state)
             if answer.applied and answer.state is State.SUCCEEDED:
                 for child in transition.children:
-                    self._record_result(child.id, born, "applied")
+                    self._record_result(child.id, creation, "applied")
         return answers
 
     async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
         leases = [entry.lease for entry in attempt_records]
-        requested = [(it.job_id, self._call(Kind.RECORD, it.fence, it.token)) for it in leases]
+        requested = [
+            (lease.job_id, self._call(Kind.RECORD, lease.fence, lease.token)) for lease in leases
+        ]
         answers = await self._note(requested, self.store.record(attempt_records))
         for (job, call), answer in zip(requested, answers, strict=True):
             self._record_result(job, call, answer.status, answer.state)
@@ -114,16 +121,18 @@ class Recorded(WrappedStore):
     async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
         call = self._call(Kind.READ)
         rows = await self.store.get(ids, owner)
-        if owner is None:  # else a row that is not shown may be there all the same
+        if owner is None:  # with an owner, a missing row may exist
             for job, row in zip(ids, rows, strict=True):
                 self._record_result(job, call, "seen", _shown(row))
         return rows
 
-    # -- how a call becomes a line
+    # -- conversion of calls
 
-    def _call(self, kind: Kind, fence: int = 0, token: UUID | None = None, word: str = "") -> Call:
+    def _call(
+        self, kind: Kind, fence: int = 0, token: UUID | None = None, trigger: str = ""
+    ) -> Call:
         now = self._history.clock()
-        return Call(kind=kind, began=now, by=self._by, fence=fence, token=token, word=word)
+        return Call(kind=kind, began=now, by=self._by, fence=fence, token=token, trigger=trigger)
 
     def _transition(self, transition: Transition) -> Call:
         if transition.trigger in SETTLING:
@@ -133,7 +142,7 @@ class Recorded(WrappedStore):
         elif transition.trigger is Trigger.PROMOTE:
             kind = Kind.PROMOTE
         else:
-            raise NotImplementedError(f"histories do not tell of {transition.trigger}")
+            raise NotImplementedError(f"call histories do not support {transition.trigger}")
         call = self._call(kind, transition.fence, transition.token, transition.trigger.value)
         return call._replace(crash=True) if transition.crash else call
 

@@ -10,9 +10,9 @@ import os
 from pathlib import Path
 
 
-def put(where: Path, job: str, fence: int) -> bool:
+def put(directory: Path, job: str, fence: int) -> bool:
     """Whether the write was accepted: its fence is higher than any before."""
-    with (where / "register" / job).open("a+b", buffering=0) as file:
+    with (directory / "register" / job).open("a+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         if any(int(seen) >= fence for seen in file.read().split()):
@@ -22,9 +22,9 @@ def put(where: Path, job: str, fence: int) -> bool:
     return True
 
 
-def read(where: Path) -> dict[str, list[int]]:
-    """The fences of the accepted writes of each job, in order."""
+def read(directory: Path) -> dict[str, list[int]]:
+    """Return the fences of the accepted writes of each job, in order."""
     return {
         path.name: [int(fence) for fence in path.read_bytes().split()]
-        for path in (where / "register").iterdir()
+        for path in (directory / "register").iterdir()
     }

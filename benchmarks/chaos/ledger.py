@@ -10,37 +10,39 @@ import json
 import os
 from functools import lru_cache
 from pathlib import Path
-from time import time_ns  # the true clock, also if a storm patches it
+from time import time_ns  # the true clock, even if a storm skews `time`
 from typing import Any, TypeAlias
 
-PLACE = "CHAOS_PLACE"  # the environment variable that names the directory of a storm
-CALM = "calm"  # a file there: no more faults follow, and waiting tasks may end
+STORM_VARIABLE = (
+    "CHAOS_STORM_DIRECTORY"  # the environment variable that names the directory of a storm
+)
+QUIET = "quiet"  # a file in it: no more faults follow, and waiting tasks may end
 Line: TypeAlias = dict[str, Any]
 
 
-def place() -> Path:
-    return Path(os.environ[PLACE])
+def storm_directory() -> Path:
+    return Path(os.environ[STORM_VARIABLE])
 
 
 @lru_cache(maxsize=8)
-def _file(where: Path, role: str, pid: int) -> int:
-    path = where / "ledger" / f"{role}-{pid}-{time_ns()}.jsonl"
+def _file(directory: Path, role: str, pid: int) -> int:
+    path = directory / "ledger" / f"{role}-{pid}-{time_ns()}.jsonl"
     return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
-def note(role: str, where: Path | None = None, **facts: Any) -> None:
-    """Append a line, with the time in microseconds. When this returns, it is on disk."""
+def note(role: str, directory: Path | None = None, **facts: Any) -> None:
+    """Append a line, with the time in microseconds, and sync it to disk."""
     line = json.dumps({**facts, "at": time_ns() // 1000}) + "\n"
-    file = _file(where or place(), role, os.getpid())
+    file = _file(directory or storm_directory(), role, os.getpid())
     os.write(file, line.encode())
     os.fsync(file)
 
 
-def read(where: Path, role: str) -> list[Line]:
-    """All lines of that role, in the order of their time."""
+def read(directory: Path, role: str) -> list[Line]:
+    """Return all lines of that role, in order of time."""
     lines = [
         line
-        for path in sorted((where / "ledger").glob(f"{role}-*.jsonl"))
+        for path in sorted((directory / "ledger").glob(f"{role}-*.jsonl"))
         for text in path.read_text("utf-8").split("\n")
         if (line := _parsed(text)) is not None
     ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import time
 
-from benchmarks.chaos.fleet import Fleet
+from benchmarks.chaos.processes.fleet import Fleet
 from benchmarks.chaos.storm import Plan, Storm
 
 
 class Progress:
-    """On a terminal one line that changes; else, for logs, a line now and then."""
+    """Updates one line on a terminal; elsewhere prints a line every 20 s."""
 
     def __init__(self, storm: Storm, plan: Plan) -> None:
         self._storm = storm
@@ -24,20 +24,22 @@ class Progress:
         now = time.monotonic()
         if now >= self._shown + self._every:
             self._shown = now
-            self._say(self._line(fleet))
+            self._print(self._line(fleet))
 
     def end(self) -> None:
         if self._live:
-            self._say("")
+            self._print("")
 
     def _line(self, fleet: Fleet) -> str:
         plan, storm = self._plan, self._storm
-        ended = f"{fleet.base.ended(fleet.place):,} of {plan.jobs:,} jobs"
-        dealt = fleet.faults[storm.counts] if storm.counts else sum(fleet.faults.values())
-        of = f" of {plan.faults:,}" if plan.faults and storm.counts else ""
-        hurt = f", {dealt:,}{of} {storm.counts or 'faults'}" if storm.strike else ""
-        return f"{storm.name}: {ended}{hurt}, {time.monotonic() - self._began:.0f} s"
+        ended = f"{fleet.store.ended_count(fleet.directory):,} of {plan.jobs:,} jobs"
+        count = (
+            fleet.faults[storm.counted_fault] if storm.counted_fault else sum(fleet.faults.values())
+        )
+        of = f" of {plan.faults:,}" if plan.faults and storm.counted_fault else ""
+        faults = f", {count:,}{of} {storm.counted_fault or 'faults'}" if storm.inject else ""
+        return f"{storm.name}: {ended}{faults}, {time.monotonic() - self._began:.0f} s"
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         end = "" if self._live else "\n"
         print(f"\r\x1b[K{line}" if self._live else line, end=end, file=sys.stderr, flush=True)

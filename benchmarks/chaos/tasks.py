@@ -14,13 +14,13 @@ import time
 from typing import Any
 
 from benchmarks.chaos import fenced_register
-from benchmarks.chaos.ledger import CALM, note, place
+from benchmarks.chaos.ledger import QUIET, note, storm_directory
 from windlass import Context, Snooze, Windlass, fixed
 
 app = Windlass()
 MIB = 1024 * 1024
-ENOUGH = 48  # MiB
-ENDURING = 1000  # the crash cap of jobs whose workers are killed all the time
+MEMORY = 48  # MiB
+HIGH_CRASH_CAP = 1000  # the crash cap of jobs with many killed workers
 
 
 def record(ctx: Context, phase: str, **more: Any) -> None:
@@ -29,7 +29,7 @@ def record(ctx: Context, phase: str, **more: Any) -> None:
 
 
 def finish(ctx: Context, **more: Any) -> dict[str, Any]:
-    applied = fenced_register.put(place(), str(ctx.job.id), ctx.fence)
+    applied = fenced_register.put(storm_directory(), str(ctx.job.id), ctx.fence)
     record(ctx, "end", applied=applied, **more)
     return {"job": str(ctx.job.id), "fence": ctx.fence}
 
@@ -41,20 +41,20 @@ async def _work(ctx: Context, seconds: float) -> dict[str, object]:
     return finish(ctx)
 
 
-@app.task(crash_cap=ENDURING, backoff=fixed(0.1))
+@app.task(crash_cap=HIGH_CRASH_CAP, backoff=fixed(0.1))
 async def work(ctx: Context, seconds: float) -> dict[str, object]:
     return await _work(ctx, seconds)
 
 
 @app.task
-async def innocent(ctx: Context, seconds: float) -> dict[str, object]:
-    """The same with the crash cap that users have."""
+async def plain(ctx: Context, seconds: float) -> dict[str, object]:
+    """The same with the default crash cap."""
     return await _work(ctx, seconds)
 
 
-@app.task(crash_cap=ENDURING, backoff=fixed(0.1))
+@app.task(crash_cap=HIGH_CRASH_CAP, backoff=fixed(0.1))
 def stepped(ctx: Context, seconds: float) -> dict[str, object]:
-    """On a thread, in two steps that are not repeated once they are recorded."""
+    """Runs on a thread, in two steps that are not repeated after their record."""
 
     def step(name: str) -> int:
         record(ctx, "step", step=name)
@@ -67,25 +67,25 @@ def stepped(ctx: Context, seconds: float) -> dict[str, object]:
     return finish(ctx)
 
 
-@app.task(crash_cap=ENDURING, backoff=fixed(0.1))
-async def blunt(ctx: Context, seconds: float) -> dict[str, object]:
+@app.task(crash_cap=HIGH_CRASH_CAP, backoff=fixed(0.1))
+async def blocking(ctx: Context, seconds: float) -> dict[str, object]:
     """Blocks its worker's event loop until its end."""
     record(ctx, "start")
-    time.sleep(seconds)  # noqa: ASYNC251 - the mistake is the point
+    time.sleep(seconds)  # noqa: ASYNC251 - blocks on purpose
     return finish(ctx)
 
 
 @app.task(backoff=fixed(0.1))
 async def killer(ctx: Context, seconds: float) -> None:
-    """Takes along the process that it runs in."""
+    """Kills the worker process that it runs in."""
     record(ctx, "start")
     await asyncio.sleep(seconds)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @app.task(executor="process")
-def apart(ctx: Context, seconds: float) -> dict[str, object]:
-    """An innocent one in a child process, with the crash cap that users have."""
+def in_child(ctx: Context, seconds: float) -> dict[str, object]:
+    """A plain task in a child process, with the default crash cap."""
     record(ctx, "start")
     (ctx.workspace / "half-done").write_text(str(ctx.fence))
     time.sleep(seconds)
@@ -94,7 +94,7 @@ def apart(ctx: Context, seconds: float) -> dict[str, object]:
 
 @app.task(executor="process", backoff=fixed(0.1))
 def segfault(ctx: Context, seconds: float) -> None:
-    """Reads where there is no memory: a bug in a C library."""
+    """Reads invalid memory, like a bug in a C library."""
     record(ctx, "start")
     time.sleep(seconds)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -103,16 +103,16 @@ def segfault(ctx: Context, seconds: float) -> None:
 
 
 @app.task(executor="process", backoff=fixed(0.1))
-def glutton(ctx: Context, seconds: float) -> None:
-    """Takes memory up to a limit and is then killed, as by the kernel."""
+def memory_hog(ctx: Context, seconds: float) -> None:
+    """Allocates memory up to a limit and kills itself, like the OOM killer."""
     record(ctx, "start")
-    held = [bytearray(os.urandom(MIB)) for _ in range(ENOUGH)]
+    held = [bytearray(os.urandom(MIB)) for _ in range(MEMORY)]
     time.sleep(seconds)
     note("driver", fault="out of memory", pid=os.getpid(), held=len(held))
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@app.task(crash_cap=ENDURING, backoff=fixed(0.1))
+@app.task(crash_cap=HIGH_CRASH_CAP, backoff=fixed(0.1))
 async def log_writer(ctx: Context, seconds: float) -> dict[str, object]:
     """Writes log events while streams have faults.
 
@@ -120,7 +120,7 @@ async def log_writer(ctx: Context, seconds: float) -> dict[str, object]:
     """
     record(ctx, "start")
     number = 0
-    while not (place() / CALM).exists():
+    while not (storm_directory() / QUIET).exists():
         number += 1
         ctx.log(f"{ctx.fence}.{number}\r\n\n\u2028data: {{}}\n\n")
         if number % 3 == 0:
@@ -129,38 +129,38 @@ async def log_writer(ctx: Context, seconds: float) -> dict[str, object]:
     return finish(ctx)
 
 
-# -- for storms that limit them
+# -- tasks with limits
 
 
 KEYS = 4
 
 
-async def _moody(ctx: Context, seconds: float) -> dict[str, object]:
+async def _flaky(ctx: Context, seconds: float) -> dict[str, object]:
     """Some first attempts raise and some snooze: both release a permit."""
     record(ctx, "start")
     await asyncio.sleep(seconds)
-    lot = ctx.job.id.int % 6 if ctx.attempt == 1 else None
-    if lot == 0:
+    draw = ctx.job.id.int % 6 if ctx.attempt == 1 else None
+    if draw == 0:
         record(ctx, "raise")
-        raise RuntimeError("not today")
-    if lot == 1:
+        raise RuntimeError("failure on purpose")
+    if draw == 1:
         record(ctx, "snooze")
         raise Snooze(0.2)
     return finish(ctx)
 
 
-@app.task(crash_cap=ENDURING, backoff=fixed(0.1))
+@app.task(crash_cap=HIGH_CRASH_CAP, backoff=fixed(0.1))
 async def rated(ctx: Context, seconds: float) -> dict[str, object]:
-    return await _moody(ctx, seconds)
+    return await _flaky(ctx, seconds)
 
 
 @app.task(
-    crash_cap=ENDURING,
+    crash_cap=HIGH_CRASH_CAP,
     backoff=fixed(0.1),
     limit_key=lambda seconds: str(round(seconds * 1_000_000) % KEYS),
 )
 async def keyed(ctx: Context, seconds: float) -> dict[str, object]:
-    return await _moody(ctx, seconds)
+    return await _flaky(ctx, seconds)
 
 
 _leak: list[bytearray] = []

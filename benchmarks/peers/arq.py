@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import importlib
 
-from windlass.bench.async_side import AsyncSide
-from windlass.bench.job_ledger import Ledger
+from windlass.bench.adapters.async_adapter import AsyncQueueAdapter
+from windlass.bench.child.job_ledger import JobLedger
 from windlass.bench.round_config import RoundConfig
 
 
-class Arq(AsyncSide):
+class Arq(AsyncQueueAdapter):
     library = "arq"
     package = "arq"
     server = "redis"
     durability = "keeps nothing of a finished job"
     bulk = None
-    together = "100 awaited enqueue_job at once"
-    share = 0.1
+    concurrent = "100 awaited enqueue_job at once"
+    job_share = 0.1
 
-    async def open(self, place: RoundConfig) -> None:
+    async def open(self, config: RoundConfig) -> None:
         self._library = importlib.import_module("arq")
         connections = importlib.import_module("arq.connections")
-        path = place.url.removeprefix("unix://")
+        path = config.url.removeprefix("unix://")
         settings = connections.RedisSettings(unix_socket_path=path)
         self._pool = await self._library.create_pool(settings)
 
-    async def aput(self, payload: str) -> None:
+    async def aenqueue(self, payload: str) -> None:
         await self._pool.enqueue_job("noop", payload)
 
     async def aclose(self) -> None:
         await self._pool.aclose()
 
-    async def awork(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: JobLedger) -> None:
         async def noop(ctx: object, payload: str) -> None:  # noqa: ARG001
             ledger.record_run(payload)
 
@@ -51,4 +51,4 @@ class Arq(AsyncSide):
         return count
 
 
-side = Arq
+adapter = Arq

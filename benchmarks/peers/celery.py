@@ -5,23 +5,23 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from windlass.bench.job_ledger import Ledger
+from windlass.bench.adapters.queue_adapter import QueueAdapter
+from windlass.bench.child.job_ledger import JobLedger
 from windlass.bench.round_config import RoundConfig
-from windlass.bench.side import Side
 
 
-class Celery(Side):
+class Celery(QueueAdapter):
     library = "celery"
     package = "celery[redis]"
     server = "redis"
     durability = "acknowledges a job before it runs, keeps nothing of it"
     bulk = "publishing by one producer, which is kept"
-    share = 0.1
+    job_share = 0.1
 
-    def __init__(self, place: RoundConfig) -> None:
-        self._redis = importlib.import_module("redis").Redis.from_url(place.url)
+    def __init__(self, config: RoundConfig) -> None:
+        self._redis = importlib.import_module("redis").Redis.from_url(config.url)
         self._app = importlib.import_module("celery").Celery(
-            "bench", broker=place.url.replace("unix://", "redis+socket://", 1)
+            "bench", broker=config.url.replace("unix://", "redis+socket://", 1)
         )
         self._app.conf.update(
             task_ignore_result=True,
@@ -29,7 +29,7 @@ class Celery(Side):
             worker_hijack_root_logger=False,
             broker_connection_retry_on_startup=True,
         )
-        self._ledger: Ledger | None = None
+        self._ledger: JobLedger | None = None
 
         @self._app.task(name="noop")  # type: ignore[untyped-decorator]
         def noop(payload: str) -> None:
@@ -38,10 +38,10 @@ class Celery(Side):
 
         self._noop = noop
 
-    def put(self, payload: str) -> None:
+    def enqueue(self, payload: str) -> None:
         self._noop.delay(payload)
 
-    def put_many(self, payloads: Any) -> None:
+    def enqueue_bulk(self, payloads: Any) -> None:
         with self._app.producer_pool.acquire(block=True) as producer:
             for payload in payloads:
                 self._noop.apply_async((payload,), producer=producer)
@@ -49,7 +49,7 @@ class Celery(Side):
     def close(self) -> None:
         self._app.close()
 
-    def work(self, ledger: Ledger) -> None:
+    def work(self, ledger: JobLedger) -> None:
         self._ledger = ledger
         worker = self._app.Worker(
             pool="threads",
@@ -66,4 +66,4 @@ class Celery(Side):
         return int(self._redis.llen("celery")) + int(self._redis.hlen("unacked"))
 
 
-side = Celery
+adapter = Celery

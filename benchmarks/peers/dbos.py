@@ -6,8 +6,8 @@ import importlib
 import signal
 from typing import Any
 
-from benchmarks.peers.postgres import PostgresSide
-from windlass.bench.job_ledger import Ledger
+from benchmarks.peers.postgres_adapter import PostgresAdapter
+from windlass.bench.child.job_ledger import JobLedger
 from windlass.bench.round_config import RoundConfig
 
 QUEUE = "bench"
@@ -15,32 +15,34 @@ WORKFLOW = "noop"
 TARGET = {"queue_name": QUEUE, "workflow_name": WORKFLOW}
 
 
-class Dbos(PostgresSide):
+class Dbos(PostgresAdapter):
     library = "dbos"
     package = "dbos"
     durability = "keeps a finished workflow and its result"
     bulk = None
-    together = "100 awaited client.enqueue_async at once, which is in threads"
-    waiting = "SELECT count(*) FROM dbos.workflow_status WHERE status IN ('ENQUEUED', 'PENDING')"
-    share = 0.05
+    concurrent = "100 awaited client.enqueue_async at once, which is in threads"
+    unfinished_query = (
+        "SELECT count(*) FROM dbos.workflow_status WHERE status IN ('ENQUEUED', 'PENDING')"
+    )
+    job_share = 0.05
 
-    async def open(self, place: RoundConfig) -> None:
+    async def open(self, config: RoundConfig) -> None:
         self._dbos = importlib.import_module("dbos")
-        self._system = place.url.replace("postgresql://", "postgresql+psycopg://", 1)
+        self._system = config.url.replace("postgresql://", "postgresql+psycopg://", 1)
         self._dbos.run_dbos_database_migrations(self._system)
         self._client: Any = self._dbos.DBOSClient(system_database_url=self._system)
 
-    def put(self, payload: str) -> None:
+    def enqueue(self, payload: str) -> None:
         self._client.enqueue(TARGET, payload)
 
-    async def aput(self, payload: str) -> None:
+    async def aenqueue(self, payload: str) -> None:
         await self._client.enqueue_async(TARGET, payload)
 
     async def aclose(self) -> None:
         self._client.destroy()
 
-    def work(self, ledger: Ledger) -> None:
-        """It has threads and loops of its own."""
+    def work(self, ledger: JobLedger) -> None:
+        """Run jobs; DBOS has its own threads and event loops."""
         dbos = self._dbos.DBOS
         dbos(config={"name": QUEUE, "system_database_url": self._system, "log_level": "ERROR"})
 
@@ -53,8 +55,8 @@ class Dbos(PostgresSide):
         dbos.register_queue(QUEUE, worker_concurrency=100, polling_interval_sec=0.01)
         signal.pause()
 
-    async def awork(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: JobLedger) -> None:
         raise NotImplementedError
 
 
-side = Dbos
+adapter = Dbos

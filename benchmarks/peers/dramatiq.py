@@ -6,28 +6,28 @@ import importlib
 import os
 import signal
 
-from windlass.bench.job_ledger import Ledger
+from windlass.bench.adapters.queue_adapter import QueueAdapter
+from windlass.bench.child.job_ledger import JobLedger
 from windlass.bench.round_config import RoundConfig
-from windlass.bench.side import Side
 
 PREFETCH = "500"
 
 
-class Dramatiq(Side):
+class Dramatiq(QueueAdapter):
     library = "dramatiq"
     package = "dramatiq[redis]"
     server = "redis"
     durability = "keeps nothing of a finished job"
     bulk = None
-    share = 0.2
+    job_share = 0.2
 
-    def __init__(self, place: RoundConfig) -> None:
+    def __init__(self, config: RoundConfig) -> None:
         os.environ["dramatiq_queue_prefetch"] = PREFETCH  # noqa: SIM112 - its name for it
         self._library = importlib.import_module("dramatiq")
         brokers = importlib.import_module("dramatiq.brokers.redis")
-        self._broker = brokers.RedisBroker(url=place.url)
+        self._broker = brokers.RedisBroker(url=config.url)
         self._library.set_broker(self._broker)
-        self._ledger: Ledger | None = None
+        self._ledger: JobLedger | None = None
 
         @self._library.actor  # type: ignore[untyped-decorator]
         def noop(payload: str) -> None:
@@ -36,13 +36,13 @@ class Dramatiq(Side):
 
         self._noop = noop
 
-    def put(self, payload: str) -> None:
+    def enqueue(self, payload: str) -> None:
         self._noop.send(payload)
 
     def close(self) -> None:
         self._broker.close()
 
-    def work(self, ledger: Ledger) -> None:
+    def work(self, ledger: JobLedger) -> None:
         self._ledger = ledger
         worker = self._library.Worker(self._broker, worker_threads=1)
         ledger.wait_for_start()
@@ -55,4 +55,4 @@ class Dramatiq(Side):
         return count
 
 
-side = Dramatiq
+adapter = Dramatiq

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from benchmarks.peers.node import NodeSide
+from benchmarks.peers.node.node_adapter import NodeAdapter
 
 
-class GraphileWorker(NodeSide):
+class GraphileWorker(NodeAdapter):
     package = "graphile-worker"
     release = "0.18.0"
     script = "graphile-worker.mjs"
     durability = "deletes a finished job; completions in batches"
     bulk = "addJobs"
-    together = "100 awaited addJob at once, pool of 10"
-    waiting = "SELECT count(*) FROM graphile_worker._private_jobs"
+    concurrent = "100 awaited addJob at once, pool of 10"
+    unfinished_query = "SELECT count(*) FROM graphile_worker._private_jobs"
 
 
-side = GraphileWorker
+adapter = GraphileWorker

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from benchmarks.peers.node import NodeSide
+from benchmarks.peers.node.node_adapter import NodeAdapter
 
 
-class PgBoss(NodeSide):
+class PgBoss(NodeAdapter):
     package = "pg-boss"
     release = "12.35.0"
     script = "pg-boss.mjs"
     durability = "keeps a finished job"
     bulk = "insert"
-    together = "100 awaited send at once, pool of 10"
-    waiting = "SELECT count(*) FROM pgboss.job WHERE name = 'bench' AND state < 'completed'"
+    concurrent = "100 awaited send at once, pool of 10"
+    unfinished_query = (
+        "SELECT count(*) FROM pgboss.job WHERE name = 'bench' AND state < 'completed'"
+    )
 
 
-side = PgBoss
+adapter = PgBoss

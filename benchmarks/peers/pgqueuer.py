@@ -5,35 +5,35 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
-from benchmarks.peers.postgres import PostgresSide
-from windlass.bench.job_ledger import Ledger
+from benchmarks.peers.postgres_adapter import PostgresAdapter
+from windlass.bench.child.job_ledger import JobLedger
 from windlass.bench.round_config import RoundConfig
 
 BATCH = 1_000
 TASK = "noop"
 
 
-class PgQueuer(PostgresSide):
+class PgQueuer(PostgresAdapter):
     library = "pgqueuer"
     package = "pgqueuer"
     durability = "deletes a finished job, keeps a log row of it"
     bulk = "Queries.enqueue of lists"
-    together = "100 awaited Queries.enqueue at once, pool of 10"
-    waiting = "SELECT count(*) FROM pgqueuer"
+    concurrent = "100 awaited Queries.enqueue at once, pool of 10"
+    unfinished_query = "SELECT count(*) FROM pgqueuer"
 
-    async def open(self, place: RoundConfig) -> None:
+    async def open(self, config: RoundConfig) -> None:
         asyncpg = importlib.import_module("asyncpg")
         self._library = importlib.import_module("pgqueuer")
         drivers = importlib.import_module("pgqueuer.db")
-        self._pool = await asyncpg.create_pool(place.url, min_size=2, max_size=10)
+        self._pool = await asyncpg.create_pool(config.url, min_size=2, max_size=10)
         self._queries = self._library.Queries(drivers.AsyncpgPoolDriver(self._pool))
         if not await self._queries.has_table("pgqueuer"):
             await self._queries.install()
 
-    async def aput(self, payload: str) -> None:
+    async def aenqueue(self, payload: str) -> None:
         await self._queries.enqueue(TASK, payload.encode())
 
-    async def aput_many(self, payloads: Sequence[str]) -> None:
+    async def aenqueue_bulk(self, payloads: Sequence[str]) -> None:
         count = len(payloads)
         texts = [payload.encode() for payload in payloads]
         await self._queries.enqueue([TASK] * count, texts, [0] * count)
@@ -41,7 +41,7 @@ class PgQueuer(PostgresSide):
     async def aclose(self) -> None:
         await self._pool.close()
 
-    async def awork(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: JobLedger) -> None:
         manager = self._library.QueueManager(self._queries)
 
         @manager.entrypoint(TASK)  # type: ignore[untyped-decorator]
@@ -52,4 +52,4 @@ class PgQueuer(PostgresSide):
         await manager.run(batch_size=BATCH)
 
 
-side = PgQueuer
+adapter = PgQueuer

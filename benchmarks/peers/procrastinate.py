@@ -5,27 +5,27 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
-from benchmarks.peers.postgres import PostgresSide
-from windlass.bench.job_ledger import Ledger
+from benchmarks.peers.postgres_adapter import PostgresAdapter
+from windlass.bench.child.job_ledger import JobLedger
 from windlass.bench.round_config import RoundConfig
 
 CONCURRENCY = 20
 
 
-class Procrastinate(PostgresSide):
+class Procrastinate(PostgresAdapter):
     library = "procrastinate"
     package = "procrastinate"
     durability = "deletes a finished job"
     bulk = "task.batch_defer_async"
-    together = "100 awaited task.defer_async at once, pool of 20"
-    waiting = "SELECT count(*) FROM procrastinate_jobs"
-    share = 0.1
+    concurrent = "100 awaited task.defer_async at once, pool of 20"
+    unfinished_query = "SELECT count(*) FROM procrastinate_jobs"
+    job_share = 0.1
 
-    async def open(self, place: RoundConfig) -> None:
+    async def open(self, config: RoundConfig) -> None:
         procrastinate = importlib.import_module("procrastinate")
-        connector = procrastinate.PsycopgConnector(conninfo=place.url, max_size=CONCURRENCY)
+        connector = procrastinate.PsycopgConnector(conninfo=config.url, max_size=CONCURRENCY)
         self._app = procrastinate.App(connector=connector)
-        self._ledger: Ledger | None = None
+        self._ledger: JobLedger | None = None
 
         @self._app.task(name="noop")  # type: ignore[untyped-decorator]
         async def noop(payload: str) -> None:
@@ -37,16 +37,16 @@ class Procrastinate(PostgresSide):
         if not await self._app.check_connection_async():
             await self._app.schema_manager.apply_schema_async()
 
-    async def aput(self, payload: str) -> None:
+    async def aenqueue(self, payload: str) -> None:
         await self._noop.defer_async(payload=payload)
 
-    async def aput_many(self, payloads: Sequence[str]) -> None:
+    async def aenqueue_bulk(self, payloads: Sequence[str]) -> None:
         await self._noop.batch_defer_async(*({"payload": payload} for payload in payloads))
 
     async def aclose(self) -> None:
         await self._app.close_async()
 
-    async def awork(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: JobLedger) -> None:
         self._ledger = ledger
         ledger.wait_for_start()
         await self._app.run_worker_async(
@@ -54,4 +54,4 @@ class Procrastinate(PostgresSide):
         )
 
 
-side = Procrastinate
+adapter = Procrastinate

@@ -6,42 +6,42 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from windlass.bench.job_ledger import Ledger
+from windlass.bench.adapters.queue_adapter import QueueAdapter
+from windlass.bench.child.job_ledger import JobLedger
 from windlass.bench.round_config import RoundConfig
-from windlass.bench.side import Side
 
 TASK = "benchmarks.peers.rq.noop"
-running: dict[str, Ledger] = {}  # rq finds its functions by their names alone
+running: dict[str, JobLedger] = {}  # rq finds its functions by their names alone
 
 
 def noop(payload: str) -> None:
     running["ledger"].record_run(payload)
 
 
-class Rq(Side):
+class Rq(QueueAdapter):
     library = "rq"
     package = "rq"
     server = "redis"
     durability = "keeps nothing of a finished job"
     bulk = "queue.enqueue_many"
-    share = 0.04
+    job_share = 0.04
 
-    def __init__(self, place: RoundConfig) -> None:
+    def __init__(self, config: RoundConfig) -> None:
         self._library = importlib.import_module("rq")
-        self._redis = importlib.import_module("redis").Redis.from_url(place.url)
+        self._redis = importlib.import_module("redis").Redis.from_url(config.url)
         self._queue = self._library.Queue(connection=self._redis)
 
-    def put(self, payload: str) -> None:
+    def enqueue(self, payload: str) -> None:
         self._queue.enqueue(TASK, payload, result_ttl=0)
 
-    def put_many(self, payloads: Sequence[str]) -> None:
+    def enqueue_bulk(self, payloads: Sequence[str]) -> None:
         prepare: Any = self._library.Queue.prepare_data
         self._queue.enqueue_many([prepare(TASK, (text,), result_ttl=0) for text in payloads])
 
     def close(self) -> None:
         self._redis.close()
 
-    def work(self, ledger: Ledger) -> None:
+    def work(self, ledger: JobLedger) -> None:
         running["ledger"] = ledger
         worker = self._library.SimpleWorker([self._queue], connection=self._redis)
         ledger.wait_for_start()
@@ -52,4 +52,4 @@ class Rq(Side):
         return len(self._queue) + len(started)
 
 
-side = Rq
+adapter = Rq

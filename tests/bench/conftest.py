@@ -1,4 +1,4 @@
-"""Fixtures: the bench with the sides of `tests/bench/sides`."""
+"""Fixtures: comparisons of the adapters in `tests/bench/adapters`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TypeAlias
 
 import pytest
 
-from windlass.bench.bench_run import measure
+from windlass.bench.comparison import compare
 from windlass.bench.plan import Plan
-from windlass.bench.results import Result
+from windlass.bench.results import ComparisonResult
 
 ROOT = Path(__file__).parents[2]
-Run: TypeAlias = Callable[..., Result]
+Run: TypeAlias = Callable[..., ComparisonResult]
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Measure these sides of `tests/bench/sides`."""
+    """Compare these adapters of `tests/bench/adapters`."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
-    def measured(plan: Plan, *sides: str) -> Result:
-        modules = {name: f"tests.bench.sides.{name}" for name in sides}
-        return measure(plan, tmp_path, lambda *_: None, modules)
+    def compare_adapters(plan: Plan, *names: str) -> ComparisonResult:
+        modules = {name: f"tests.bench.adapters.{name}" for name in names}
+        return compare(plan, tmp_path, lambda *_: None, modules)
 
-    return measured
+    return compare_adapters

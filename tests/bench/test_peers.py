@@ -9,25 +9,25 @@ from pathlib import Path
 
 import pytest
 from benchmarks.peers import PEERS
-from benchmarks.peers.node import NodeSide
+from benchmarks.peers.node.node_adapter import NodeAdapter
 from benchmarks.peers.servers import postgres, redis
 from tests.bench.conftest import ROOT
 
-from windlass.bench.bench_run import measure
+from windlass.bench.adapters import load
+from windlass.bench.comparison import compare
+from windlass.bench.database_server import DatabaseServer
 from windlass.bench.measured_process import BenchError
-from windlass.bench.peers import load
 from windlass.bench.plan import Plan
-from windlass.bench.server import BenchServer
 
 pytestmark = pytest.mark.slow
-PLAN = Plan(jobs=200, rounds=1, only=("single", "together", "bulk", "drain"))
+PLAN = Plan(jobs=200, rounds=1, only=("single", "concurrent", "bulk", "drain"))
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[dict[str, BenchServer]]:
-    """Not below pytest's own directory, which the server's user may not enter."""
+def servers() -> Iterator[dict[str, DatabaseServer]]:
+    """Outside of pytest's directory, which the user of the server cannot access."""
     with tempfile.TemporaryDirectory(prefix="windlass-peers-") as name, ExitStack() as stack:
-        found: dict[str, BenchServer] = {
+        found: dict[str, DatabaseServer] = {
             "postgresql": stack.enter_context(postgres(Path(name), None))
         }
         with suppress(BenchError):  # no redis-server, no peers on it
@@ -37,17 +37,17 @@ def servers() -> Iterator[dict[str, BenchServer]]:
 
 @pytest.mark.parametrize("name", [name for name, module in PEERS.items() if load(module).server])
 def test_a_peer_runs_its_jobs_once(
-    name: str, servers: dict[str, BenchServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, servers: dict[str, DatabaseServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    side = load(PEERS[name])
-    if issubclass(side, NodeSide) and not side.there():
+    adapter = load(PEERS[name])
+    if issubclass(adapter, NodeAdapter) and not adapter.is_installed():
         pytest.skip(f"{name} is installed by npm when the benchmark first measures it")
-    result = measure(PLAN, tmp_path, lambda *_: None, {name: PEERS[name]}, servers=servers)
+    result = compare(PLAN, tmp_path, lambda *_: None, {name: PEERS[name]}, servers=servers)
     if name in result.skipped:
         pytest.skip(result.skipped[name])
-    found = result.sides[name]
+    found = result.systems[name]
     assert found.problems == []
     assert found.exactly_once
-    ways = {way for way in ("bulk", "together") if getattr(side, way)}
-    assert {"single", "drain", *ways} == set(found.rounds[0].figures)
+    methods = {method for method in ("bulk", "concurrent") if getattr(adapter, method)}
+    assert {"single", "drain", *methods} == set(found.rounds[0].figures)

@@ -1,4 +1,4 @@
-"""Makes the crash laboratory `benchmarks/chaos` importable."""
+"""Makes the storms in `benchmarks/chaos` importable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs that are planted in a worker process before it starts, and that a storm must show."""
+"""Bugs that are planted in a worker process before it starts; a storm must detect them."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from windlass.core.job.state import RESCUING, Trigger
 from windlass.stores.sqlite import maintenance
 
 _Seen: TypeAlias = tuple[LifecycleRow, Transition]
-_true_decide, _true_expired = decide.decide, maintenance.expired
+_original_decide, _original_expired = decide.decide, maintenance.expired
 
 
 def _decide_after(change: Callable[[LifecycleRow, Transition], _Seen]) -> None:
     def planted(
         row: LifecycleRow, transition: Transition, now: Instant, past: PastOutcome
     ) -> Decision:
-        return _true_decide(*change(row, transition), now, past)
+        return _original_decide(*change(row, transition), now, past)
 
     vars(decide)["decide"] = planted
 
 
-def release_burns_an_attempt() -> None:
+def release_counts_as_a_failure() -> None:
     def change(row: LifecycleRow, transition: Transition) -> _Seen:
-        burns = transition.trigger is Trigger.RELEASE
-        return row, replace(transition, trigger=Trigger.RETRY) if burns else transition
+        is_release = transition.trigger is Trigger.RELEASE
+        return row, replace(transition, trigger=Trigger.RETRY) if is_release else transition
 
     _decide_after(change)
 
 
-def success_overrules_a_cancel() -> None:
+def success_overrides_a_cancel() -> None:
     def change(row: LifecycleRow, transition: Transition) -> _Seen:
         return replace(row, cancel_at=None), transition
 
@@ -48,7 +48,7 @@ def rescue_does_not_wait_for_the_lease() -> None:
         return replace(row, lease_until=0) if transition.trigger in RESCUING else row, transition
 
     def expired(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
-        return _true_expired(connection, now + 3600 * SECOND, limit)
+        return _original_expired(connection, now + 3600 * SECOND, limit)
 
     _decide_after(change)
     vars(maintenance)["expired"] = expired

@@ -11,12 +11,12 @@ from windlass.stores.sqlite.writes.write_calls import WriteCall
 from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 
-def failed_commit_is_taken_for_done() -> None:
-    true = SqliteEngine._transaction
+def failed_commit_is_reported_as_done() -> None:
+    original = SqliteEngine._transaction
 
     def planted(self: SqliteEngine, group: Sequence[WriteCall[Any]]) -> WriteTransaction:
         try:
-            return true(self, group)
+            return original(self, group)
         except StoreUnavailableError:
             return WriteTransaction(
                 self._writer(), self.clock.now, track_changes=self.job_wakeups.has_subscribers

@@ -27,18 +27,18 @@ def disk(path: Path) -> JournaledDisk:
     return JournaledDisk(path)
 
 
-def left(path: Path, **files: bytes) -> tuple[DiskImage, DiskImage]:
-    """The least and the most that a power cut leaves."""
-    least, most = Replay(files).follow(read(path)).images(seed=0, parts=0)
+def contents_after_cut(path: Path, **files: bytes) -> tuple[DiskImage, DiskImage]:
+    """Return the smallest and the largest content after a power cut."""
+    least, most = Replay(files).apply_entries(read(path)).images(seed=0, parts=0)
     return least, most
 
 
-def test_what_was_synced_is_there_and_what_was_not_may_be(disk: JournaledDisk, path: Path) -> None:
+def test_synced_data_survives_and_unsynced_data_may(disk: JournaledDisk, path: Path) -> None:
     disk.opened("a")
     disk.write("a", b"one", 0, done)
     disk.sync("a", done)
     disk.write("a", b"two", 3, done)
-    assert left(path) == ({"a": b"one"}, {"a": b"onetwo"})
+    assert contents_after_cut(path) == ({"a": b"one"}, {"a": b"onetwo"})
 
 
 def test_a_write_that_is_made_during_a_sync_is_not_covered_by_it(
@@ -47,7 +47,7 @@ def test_a_write_that_is_made_during_a_sync_is_not_covered_by_it(
     other = JournaledDisk(path)  # another process
     disk.write("a", b"one", 0, done)
     disk.sync("a", lambda: other.write("a", b"two", 3, done))
-    assert left(path) == ({"a": b"one"}, {"a": b"onetwo"})
+    assert contents_after_cut(path) == ({"a": b"one"}, {"a": b"onetwo"})
 
 
 def test_a_sync_of_one_process_covers_what_another_wrote_before(
@@ -55,39 +55,39 @@ def test_a_sync_of_one_process_covers_what_another_wrote_before(
 ) -> None:
     JournaledDisk(path).write("a", b"one", 0, done)
     disk.sync("a", done)
-    assert left(path)[0] == {"a": b"one"}
+    assert contents_after_cut(path)[0] == {"a": b"one"}
 
 
 def test_a_sync_covers_its_own_file_only(disk: JournaledDisk, path: Path) -> None:
     disk.write("a", b"one", 0, done)
     disk.write("b", b"two", 0, done)
     disk.sync("b", done)
-    assert left(path)[0] == {"a": b"", "b": b"two"}
+    assert contents_after_cut(path)[0] == {"a": b"", "b": b"two"}
 
 
-def test_what_failed_was_not_done(disk: JournaledDisk, path: Path) -> None:
+def test_a_failed_write_is_not_applied(disk: JournaledDisk, path: Path) -> None:
     disk.write("a", b"one", 0, done)
     disk.write("a", b"two", 0, lambda: apsw.SQLITE_IOERR_WRITE)
     disk.sync("a", lambda: apsw.SQLITE_IOERR_FSYNC)
-    assert left(path) == ({}, {"a": b"one"})
+    assert contents_after_cut(path) == ({}, {"a": b"one"})
 
 
-def test_a_disk_that_lies_has_synced_nothing(path: Path) -> None:
+def test_a_disk_that_ignores_syncs_has_synced_nothing(path: Path) -> None:
     disk = JournaledDisk(path, honors_sync=False)
     disk.write("a", b"one", 0, done)
     disk.sync("a", done)
-    assert left(path, a=b"old") == ({"a": b"old"}, {"a": b"one"})
+    assert contents_after_cut(path, a=b"old") == ({"a": b"old"}, {"a": b"one"})
 
 
 def test_an_unsynced_truncate_or_delete_may_be_lost(disk: JournaledDisk, path: Path) -> None:
     files = {"a": b"long", "b": b"gone", "c": b"gone"}
     disk.truncate("a", 2, done)
     disk.delete("b", False, done)
-    assert left(path, **files) == (files, {"a": b"lo", "c": b"gone"})
+    assert contents_after_cut(path, **files) == (files, {"a": b"lo", "c": b"gone"})
     disk.delete("c", True, done)
-    assert left(path, **files)[0] == {"a": b"long"}
+    assert contents_after_cut(path, **files)[0] == {"a": b"long"}
     disk.sync("a", done)
-    assert left(path, **files)[0] == {"a": b"lo"}
+    assert contents_after_cut(path, **files)[0] == {"a": b"lo"}
 
 
 def test_a_recreated_file_has_no_old_content(disk: JournaledDisk, path: Path) -> None:
@@ -95,4 +95,4 @@ def test_a_recreated_file_has_no_old_content(disk: JournaledDisk, path: Path) ->
     disk.opened("a")
     disk.write("a", b"x", 1, done)
     disk.sync("a", done)
-    assert left(path, a=b"old")[0] == {"a": b"\0x"}
+    assert contents_after_cut(path, a=b"old")[0] == {"a": b"\0x"}

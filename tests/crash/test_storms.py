@@ -12,109 +12,115 @@ from pathlib import Path
 from random import SystemRandom
 
 import pytest
-from benchmarks.chaos.report import Verdict
-from benchmarks.chaos.storms import STORMS, Plan, run
+from benchmarks.chaos.report import StormResult
+from benchmarks.chaos.storm import Plan
+from benchmarks.chaos.storm_catalog import STORMS
+from benchmarks.chaos.storm_run import run
 
 pytestmark = pytest.mark.slow
-Rage = Callable[..., Verdict]
+RunStorm = Callable[..., StormResult]
 
 
 @pytest.fixture
-def rage(tmp_path: Path) -> Rage:
-    def storm(name: str, *, jobs: int, faults: int | None = None, workers: int = 3) -> Verdict:
+def run_storm(tmp_path: Path) -> RunStorm:
+    def run_and_check(
+        name: str, *, jobs: int, faults: int | None = None, workers: int = 3
+    ) -> StormResult:
         seed = int(os.environ.get("WINDLASS_SEED") or SystemRandom().getrandbits(32))
         print(f"{name}, seed {seed}, in {tmp_path}")  # noqa: T201 - shown if it fails
         plan = Plan(jobs=jobs, faults=faults, seconds=120, seed=seed, workers=workers)
-        verdict = run(STORMS[name], plan, tmp_path / name)
-        print(verdict)  # noqa: T201
-        assert verdict.violations == []
-        assert verdict.jobs >= jobs
-        if counted := STORMS[name].counts:
-            assert verdict.faults[counted] >= (faults or 0)
-        return verdict
+        result = run(STORMS[name], plan, tmp_path / name)
+        print(result)  # noqa: T201
+        assert result.violations == []
+        assert result.jobs >= jobs
+        if counted := STORMS[name].counted_fault:
+            assert result.faults[counted] >= (faults or 0)
+        return result
 
-    return storm
-
-
-def test_workers_that_are_killed_all_the_time_lose_nothing(rage: Rage) -> None:
-    verdict = rage("kill", jobs=120, faults=6)
-    assert verdict.crashes > 0
-    assert verdict.rescues is not None
-    assert verdict.ended == {"succeeded": verdict.jobs}
+    return run_and_check
 
 
-def test_after_everything_was_killed_at_once_what_was_acknowledged_is_done(rage: Rage) -> None:
-    verdict = rage("tree", jobs=200, faults=5)  # one strike may hit an idle fleet, not all
-    assert verdict.crashes > 0
-    assert verdict.ended == {"succeeded": verdict.jobs}
+def test_killed_workers_lose_nothing(run_storm: RunStorm) -> None:
+    result = run_storm("kill", jobs=120, faults=6)
+    assert result.crashes > 0
+    assert result.rescues is not None
+    assert result.ended == {"succeeded": result.jobs}
 
 
-def test_settles_of_a_worker_frozen_past_its_lease_are_refused(rage: Rage) -> None:
+def test_acknowledged_jobs_run_after_all_processes_were_killed_at_once(run_storm: RunStorm) -> None:
+    result = run_storm("tree", jobs=200, faults=5)  # one fault may hit an idle fleet, but not all
+    assert result.crashes > 0
+    assert result.ended == {"succeeded": result.jobs}
+
+
+def test_settles_of_a_worker_frozen_past_its_lease_are_refused(run_storm: RunStorm) -> None:
     """None of them is applied: the checker verifies every result."""
-    verdict = rage("freeze", jobs=100, faults=6)
-    assert verdict.faults["SIGSTOP"] == verdict.faults["SIGCONT"]
-    assert verdict.refused_settles >= verdict.late_workers > 0
-    assert verdict.ended == {"succeeded": verdict.jobs}
+    result = run_storm("freeze", jobs=100, faults=6)
+    assert result.faults["SIGSTOP"] == result.faults["SIGCONT"]
+    assert result.refused_settles >= result.refused_frozen_workers > 0
+    assert result.ended == {"succeeded": result.jobs}
 
 
-def test_workers_that_are_replaced_burn_no_attempt(rage: Rage) -> None:
-    verdict = rage("term", jobs=120, faults=6)
-    assert verdict.attempts > verdict.jobs  # some were released
-    assert verdict.crashes == 0
+def test_replaced_workers_cost_no_attempt(run_storm: RunStorm) -> None:
+    result = run_storm("term", jobs=120, faults=6)
+    assert result.attempts > result.jobs  # some were released
+    assert result.crashes == 0
 
 
-def test_a_cancel_that_races_with_the_end_has_one_true_answer(rage: Rage) -> None:
-    verdict = rage("cancel", jobs=250)
-    assert {"running", "conflict"} <= verdict.cancels.keys()
-    assert verdict.ended["canceled"] + verdict.ended["succeeded"] == verdict.jobs
+def test_the_result_of_a_cancel_that_races_with_the_end_is_true(run_storm: RunStorm) -> None:
+    result = run_storm("cancel", jobs=250)
+    assert {"running", "conflict"} <= result.cancels.keys()
+    assert result.ended["canceled"] + result.ended["succeeded"] == result.jobs
 
 
-def test_calls_that_were_executed_and_then_timed_out_are_repeated_in_peace(rage: Rage) -> None:
-    """Also by workers that are being replaced: claims without a response are released."""
-    verdict = rage("lost-answers", jobs=250, faults=4)
-    assert verdict.faults["answer lost"] > 0
-    assert verdict.faults["request lost"] > 0
-    assert verdict.crashes == 0
+def test_repeating_a_call_that_timed_out_after_its_execution_is_safe(run_storm: RunStorm) -> None:
+    """Workers are replaced meanwhile, and release claims without a received response."""
+    result = run_storm("lost-answers", jobs=250, faults=4)
+    assert result.faults["response lost"] > 0
+    assert result.faults["request lost"] > 0
+    assert result.crashes == 0
 
 
-def test_a_killer_ends_at_its_cap_and_every_innocent_succeeds(rage: Rage) -> None:
-    verdict = rage("killer", jobs=60)
-    assert verdict.ended == {"failed": 1, "succeeded": verdict.jobs - 1}
+def test_a_job_that_kills_workers_fails_at_its_cap_and_all_others_succeed(
+    run_storm: RunStorm,
+) -> None:
+    result = run_storm("killer", jobs=60)
+    assert result.ended == {"failed": 1, "succeeded": result.jobs - 1}
 
 
 @pytest.mark.parametrize(("storm", "death"), [("segfault", "SIGSEGV"), ("oom", "out of memory")])
-def test_a_crashed_child_affects_no_other_job(rage: Rage, storm: str, death: str) -> None:
-    verdict = rage(storm, jobs=40)
-    guilty = verdict.ended["failed"]
-    assert guilty > 0
-    assert verdict.ended["succeeded"] == verdict.jobs - guilty
-    assert verdict.faults[death] == verdict.crashes == 3 * guilty
+def test_a_crashed_child_affects_no_other_job(run_storm: RunStorm, storm: str, death: str) -> None:
+    result = run_storm(storm, jobs=40)
+    failed = result.ended["failed"]
+    assert failed > 0
+    assert result.ended["succeeded"] == result.jobs - failed
+    assert result.faults[death] == result.crashes == 3 * failed
 
 
-def test_a_worker_that_grows_too_large_is_replaced_and_burns_no_attempt(rage: Rage) -> None:
-    verdict = rage("leak", jobs=80, workers=2)
-    assert verdict.recycled > 0
-    assert verdict.ended == {"succeeded": verdict.jobs}
-    assert verdict.crashes == 0
+def test_replacing_a_worker_for_its_memory_costs_no_attempt(run_storm: RunStorm) -> None:
+    result = run_storm("leak", jobs=80, workers=2)
+    assert result.recycled > 0
+    assert result.ended == {"succeeded": result.jobs}
+    assert result.crashes == 0
 
 
-def test_a_diamond_and_a_fan_out_survive_kills(rage: Rage) -> None:
-    """No job started before its parents, and gathering jobs had every result in order."""
-    verdict = rage("flow", jobs=120, faults=2)
-    assert sum(verdict.faults.values()) > 0
-    assert verdict.crashes > 0
-    assert verdict.ended == {"succeeded": 120}
+def test_a_diamond_and_a_fan_out_survive_kills(run_storm: RunStorm) -> None:
+    """No job started before its parents, and fan-in jobs had every result in order."""
+    result = run_storm("flow", jobs=120, faults=2)
+    assert sum(result.faults.values()) > 0
+    assert result.crashes > 0
+    assert result.ended == {"succeeded": 120}
 
 
-def test_limits_hold_under_kills_and_freezes_without_unused_capacity(rage: Rage) -> None:
-    """No attempt and no start too many, and no slot is lost with the worker that held it."""
-    verdict = rage("limit", jobs=100, faults=6)
-    assert verdict.gates is not None
-    assert verdict.gates.waited > 0
-    assert verdict.ended["canceled"] + verdict.ended["succeeded"] == verdict.jobs
+def test_limits_hold_under_kills_and_freezes_without_unused_capacity(run_storm: RunStorm) -> None:
+    """No limit is exceeded, and no slot is lost with a worker."""
+    result = run_storm("limit", jobs=100, faults=6)
+    assert result.gates is not None
+    assert result.gates.waited > 0
+    assert result.ended["canceled"] + result.ended["succeeded"] == result.jobs
 
 
-def test_all_of_it_at_once_breaks_nothing(rage: Rage) -> None:
-    verdict = rage("all", jobs=100, faults=8)
-    assert sum(verdict.faults.values()) >= 8
-    assert verdict.ended["canceled"] + verdict.ended["succeeded"] == verdict.jobs
+def test_all_faults_at_once_break_nothing(run_storm: RunStorm) -> None:
+    result = run_storm("all", jobs=100, faults=8)
+    assert sum(result.faults.values()) >= 8
+    assert result.ended["canceled"] + result.ended["succeeded"] == result.jobs

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 from benchmarks.chaos.checks.evidence import Evidence
-from benchmarks.chaos.storms import STORMS, Plan, run
-from benchmarks.chaos.streams import scene
-from benchmarks.chaos.streams.transcripts import CHECKS
-from tests.crash.test_postgres import server_for
+from benchmarks.chaos.storm import Plan
+from benchmarks.chaos.storm_catalog import STORMS
+from benchmarks.chaos.storm_run import run
+from benchmarks.chaos.streams import stream_faults
+from benchmarks.chaos.streams.transcript_checks import CHECKS
+from tests.crash.test_postgres_storms import server_for
 
 READERS = 500
 JOB = "01a1e548-a667-7447-b3c5-5dc8c7faca02"
@@ -30,14 +32,14 @@ def test_every_reader_gets_the_whole_log_once_under_faults(tmp_path: Path) -> No
         jobs=100, connections=READERS, seconds=150, seed=seed, workers=2, slots=50,
         store="postgresql", server=server_for("streams"),
     )  # fmt: skip
-    verdict = run(STORMS["streams"], plan, tmp_path / "streams")
-    print(verdict)  # noqa: T201
-    assert verdict.violations == []
-    assert verdict.streams is not None
-    assert verdict.streams.readers == READERS
-    assert verdict.streams.cut > READERS / 10  # it was not idle when it was struck
-    for fault in (scene.KILLED, scene.STOPPED, scene.HUNG_UP):
-        assert verdict.faults[fault] > 0
+    storm_result = run(STORMS["streams"], plan, tmp_path / "streams")
+    print(storm_result)  # noqa: T201
+    assert storm_result.violations == []
+    assert storm_result.streams is not None
+    assert storm_result.streams.readers == READERS
+    assert storm_result.streams.cut > READERS / 10  # streams were open when the faults hit
+    for fault in (stream_faults.KILLED, stream_faults.STOPPED, stream_faults.DISCONNECTED):
+        assert storm_result.faults[fault] > 0
 
 
 # -- changed transcripts
@@ -48,7 +50,14 @@ ROW = {
     "queued_seq": 2, "queued_at": 1_000_000, "started_seq": 3, "started_at": 2_000_000,
     "ended_at": 4_000_000,
 }  # fmt: skip
-SAID = {"n": 1, "seq": 4, "at": 3_000_000, "type": "log", "data": {}, "body": b'{"message":"hi"}'}
+LOG_LINE = {
+    "n": 1,
+    "seq": 4,
+    "at": 3_000_000,
+    "type": "log",
+    "data": {},
+    "body": b'{"message":"hi"}',
+}
 LOG = [
     ("1000-1", "job-status", '{"status":"created"}'),
     ("1000-2", "job-status", '{"status":"queued"}'),
@@ -67,7 +76,7 @@ def connection(reader: int = 0, **facts: Any) -> dict[str, Any]:
             "whole": True, "body": ""} | facts  # fmt: skip
 
 
-def sound() -> list[dict[str, Any]]:
+def correct_transcripts() -> list[dict[str, Any]]:
     """Two readers: one was disconnected in the middle of a message, and reconnected."""
     nothing = connection(after="4000-5", status=204)
     half = "retry: 1000\n\n" + body(*LOG[:2]) + "id: 2000-3\nevent: job-st"
@@ -81,52 +90,57 @@ def sound() -> list[dict[str, Any]]:
     ]
 
 
-def complaints(place: Path, lines: list[dict[str, Any]]) -> str:
-    (place / "streams").mkdir()
+def problems(directory: Path, lines: list[dict[str, Any]]) -> str:
+    (directory / "streams").mkdir()
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    (place / "streams" / "transcript.jsonl").write_text(text)
-    it = Evidence(
-        place=place, plan={"connections": 2}, produced=[], ran=[], settled=[], faults=[],
-        register={}, jobs=[ROW], log={1: [SAID]}, steps={}, outcomes={}, leftovers=set(), now=0,
+    (directory / "streams" / "transcript.jsonl").write_text(text)
+    evidence = Evidence(
+        directory=directory, plan={"connections": 2}, producer_lines=[], task_lines=[],
+        settle_lines=[], faults=[],
+        register={}, jobs=[ROW], log={1: [LOG_LINE]}, steps={}, outcomes={}, leftovers=set(), now=0,
     )  # fmt: skip
-    return "\n".join(problem for check in CHECKS for problem in check(it))
+    return "\n".join(problem for check in CHECKS for problem in check(evidence))
 
 
 def test_correct_transcripts_have_no_violations(tmp_path: Path) -> None:
-    assert complaints(tmp_path, sound()) == ""
+    assert problems(tmp_path, correct_transcripts()) == ""
 
 
 @pytest.mark.parametrize(
-    ("place", "spoiled", "message"),
+    ("index", "change", "message"),
     [
-        (4, {"body": body(*LOG[1:])}, "1000-2 came twice"),
-        (4, {"body": body(*LOG[3:])}, "where the log has ('2000-3', 'job-status')"),
-        (4, {"body": body(LOG[3], LOG[2], LOG[4])}, "where the log has ('2000-3', 'job-status')"),
-        (4, {"body": body(LOG[2], LOG[3])}, "was told 4 events, the log has 5"),
+        (4, {"body": body(*LOG[1:])}, "1000-2 was received twice"),
+        (4, {"body": body(*LOG[3:])}, "the log has ('2000-3', 'job-status')"),
+        (4, {"body": body(LOG[3], LOG[2], LOG[4])}, "the log has ('2000-3', 'job-status')"),
+        (4, {"body": body(LOG[2], LOG[3])}, "received 4 events; the log has 5"),
         (4, {"body": body(LOG[2], ("3001-4", *LOG[3][1:]), LOG[4])}, "('3000-4', 'log')"),
-        (4, {"body": body(LOG[2], ("3000-4", "log", '{"message":"ho"}'), LOG[4])}, "in two ways"),
-        (4, {"body": body(*LOG[2:]) + "evil\n\n"}, "was told b'evil'"),
+        (
+            4,
+            {"body": body(LOG[2], ("3000-4", "log", '{"message":"ho"}'), LOG[4])},
+            "has different data",
+        ),
+        (4, {"body": body(*LOG[2:]) + "evil\n\n"}, "received the line b'evil'"),
         (4, {"body": body(*LOG[2:])[:-1]}, "ended in the middle of a message"),
-        (4, {"after": "1000-1"}, "asked from 1000-1, and has 1000-2"),
-        (5, {"status": 200, "body": "retry: 1000\n\n"}, "was not told that there is nothing more"),
-        (5, {"status": 404}, "was answered 404"),
-        (3, {"status": 204}, "told that there is nothing more after 1000-2"),
-        (5, {"body": "x"}, "told that there is nothing more after 4000-5"),
-        (2, {"reader": 0}, "asked from None, and has 4000-5"),
+        (4, {"after": "1000-1"}, "requested events after 1000-1, but has 1000-2"),
+        (5, {"status": 200, "body": "retry: 1000\n\n"}, "did not receive 204 at the end"),
+        (5, {"status": 404}, "received status 404"),
+        (3, {"status": 204}, "received 204 after 1000-2"),
+        (5, {"body": "x"}, "received 204 after 4000-5"),
+        (2, {"reader": 0}, "requested events after None, but has 4000-5"),
     ],
 )
-def test_a_spoiled_transcript_is_seen(
-    tmp_path: Path, place: int, spoiled: dict[str, Any], message: str
+def test_a_wrong_transcript_is_detected(
+    tmp_path: Path, index: int, change: dict[str, Any], message: str
 ) -> None:
-    lines = sound()
-    lines[place] |= spoiled
-    assert message in complaints(tmp_path, lines)
+    lines = correct_transcripts()
+    lines[index] |= change
+    assert message in problems(tmp_path, lines)
 
 
-def test_a_reader_without_a_transcript_is_missed(tmp_path: Path) -> None:
-    assert "1 readers were told something, of 2" in complaints(tmp_path, sound()[:2])
+def test_a_missing_reader_is_detected(tmp_path: Path) -> None:
+    assert "1 of 2 readers received something" in problems(tmp_path, correct_transcripts()[:2])
 
 
-def test_a_changed_log_text_is_found(tmp_path: Path) -> None:
-    lines = json.loads(json.dumps(sound()).replace("hi", "ho"))
-    assert "stored is 'hi'" in complaints(tmp_path, lines)
+def test_a_changed_log_text_is_detected(tmp_path: Path) -> None:
+    lines = json.loads(json.dumps(correct_transcripts()).replace("hi", "ho"))
+    assert "stored is 'hi'" in problems(tmp_path, lines)

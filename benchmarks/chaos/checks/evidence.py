@@ -11,37 +11,38 @@ from functools import cached_property
 from pathlib import Path
 
 from benchmarks.chaos import fenced_register, ledger
-from benchmarks.chaos.bases import BASES, Base, Row
 from benchmarks.chaos.ledger import Line
+from benchmarks.chaos.stores import STORES, Row
+from benchmarks.chaos.stores.tested_store import TestedStore
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Jobs are named as the ledgers name them; `log`, `steps` and `edges` are by their number."""
+    """Jobs have the ids of the ledgers; `log`, `steps` and `edges` are keyed by job number `n`."""
 
-    place: Path
+    directory: Path
     plan: Row
-    produced: list[Line]
-    ran: list[Line]
-    settled: list[Line]
+    producer_lines: list[Line]
+    task_lines: list[Line]
+    settle_lines: list[Line]
     faults: list[Line]
     register: dict[str, list[int]]
     jobs: list[Row]
     log: dict[int, list[Row]]
     steps: dict[int, list[Row]]
-    outcomes: dict[str, int]  # how often an end was counted, by kind
+    outcomes: dict[str, int]  # counted ends by outcome
     leftovers: set[str]
-    now: int  # by the store's clock, when all was over
+    now: int  # time of the store at the end of the storm
     edges: dict[int, list[Row]] = field(default_factory=dict)
 
     @cached_property
     def requested(self) -> dict[str, str]:
-        """Every job that a producer meant to enqueue, or one that fans out, and its task."""
+        """The task of every job that a producer or a fan-out tried to enqueue."""
         requested = {
             job: task
-            for line in self.produced
-            if "asks" in line
-            for job, task in zip(line["asks"], line["tasks"], strict=True)
+            for line in self.producer_lines
+            if "enqueues" in line
+            for job, task in zip(line["enqueues"], line["tasks"], strict=True)
         }
         numbers = {row["id"]: row["n"] for row in self.jobs if row["id"] in self.fans}
         made = [edge for n in numbers.values() for edge in self.edges.get(n, ())]
@@ -49,21 +50,21 @@ class Evidence:
 
     @cached_property
     def fans(self) -> dict[str, int]:
-        """How many jobs each of these must make, and wait for."""
-        return {line["fans"]: line["parts"] for line in self.produced if "fans" in line}
+        """The number of parts that each fan-out must create and wait for."""
+        return {line["fans"]: line["parts"] for line in self.producer_lines if "fans" in line}
 
     @cached_property
     def acknowledged(self) -> list[str]:
-        return [job for line in self.produced for job in line.get("answered", ())]
+        return [job for line in self.producer_lines for job in line.get("acknowledged", ())]
 
     @cached_property
     def cancels(self) -> dict[str, str | None]:
         """Every job with a cancel request, and its result if one was received."""
         requested: dict[str, str | None] = {
-            line["cancels"]: None for line in self.produced if "cancels" in line
+            line["cancels"]: None for line in self.producer_lines if "cancels" in line
         }
         return requested | {
-            line["canceled"]: line["answer"] for line in self.produced if "canceled" in line
+            line["canceled"]: line["answer"] for line in self.producer_lines if "canceled" in line
         }
 
     @cached_property
@@ -72,15 +73,15 @@ class Evidence:
         names = ("job", "fence", "trigger", "status", "state")
         return [
             {**dict(zip(names, answer, strict=True)), "pid": line["pid"], "at": line["at"]}
-            for line in self.settled
-            for answer in line["answers"]
+            for line in self.settle_lines
+            for answer in line["results"]
         ]
 
     @cached_property
     def runs(self) -> dict[str, list[Line]]:
-        """What the attempts of each job wrote, in order of time."""
+        """The ledger lines of each job, in order of time."""
         found: dict[str, list[Line]] = {}
-        for line in self.ran:
+        for line in self.task_lines:
             found.setdefault(line["job"], []).append(line)
         return found
 
@@ -89,32 +90,32 @@ class Evidence:
         return [line for line in self.log.get(row["n"], ()) if line["type"] == "attempt"]
 
 
-def gather(place: Path) -> Evidence:
-    plan = json.loads((place / "plan.json").read_text())
-    tables = _base(plan).read(place)
+def gather(directory: Path) -> Evidence:
+    plan = json.loads((directory / "plan.json").read_text())
+    tables = _store(plan).read(directory)
     return Evidence(
-        place=place,
+        directory=directory,
         plan=plan,
-        produced=ledger.read(place, "producer"),
-        ran=ledger.read(place, "task"),
-        settled=ledger.read(place, "settle"),
-        faults=ledger.read(place, "driver"),
-        register=fenced_register.read(place),
+        producer_lines=ledger.read(directory, "producer"),
+        task_lines=ledger.read(directory, "task"),
+        settle_lines=ledger.read(directory, "settle"),
+        faults=ledger.read(directory, "driver"),
+        register=fenced_register.read(directory),
         jobs=tables.jobs,
         log=tables.log,
         steps=tables.steps,
         outcomes=tables.outcomes,
-        leftovers=leftovers(place, _base(plan)),
-        now=_base(plan).now(place),
+        leftovers=leftovers(directory, _store(plan)),
+        now=_store(plan).now(directory),
         edges=tables.edges,
     )
 
 
-def leftovers(place: Path, base: Base) -> set[str]:
-    """The jobs that succeeded or were canceled, and whose workspace is still there."""
-    there = {path.name for path in (place / "data").glob("*/*")}
-    return base.over(place, there) if there else there
+def leftovers(directory: Path, store: TestedStore) -> set[str]:
+    """The jobs that succeeded or were canceled, and still have a workspace."""
+    workspaces = {path.name for path in (directory / "data").glob("*/*")}
+    return store.completed(directory, workspaces) if workspaces else workspaces
 
 
-def _base(plan: Row) -> Base:
-    return BASES[plan["store"]]
+def _store(plan: Row) -> TestedStore:
+    return STORES[plan["store"]]

@@ -6,12 +6,12 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-Span: TypeAlias = tuple[int, int]  # microseconds; the last is not in it
-EVER: Span = (0, 2**62)
+Span: TypeAlias = tuple[int, int]  # microseconds, half-open
+ALL_TIME: Span = (0, 2**62)
 
 
-def _steps(spans: Iterable[Span]) -> list[tuple[int, int]]:
-    """At each instant at which it changes, how many there are from then on."""
+def _overlap_counts(spans: Iterable[Span]) -> list[tuple[int, int]]:
+    """Return the number of overlapping spans from each instant at which it changes."""
     changes: dict[int, int] = {}
     for first, last in spans:
         if first < last:
@@ -24,43 +24,43 @@ def _steps(spans: Iterable[Span]) -> list[tuple[int, int]]:
     return found
 
 
-def most_of(spans: Iterable[Span]) -> int:
-    return max((number for _, number in _steps(spans)), default=0)
+def max_overlap(spans: Iterable[Span]) -> int:
+    return max((number for _, number in _overlap_counts(spans)), default=0)
 
 
-def below(spans: Iterable[Span], most: int) -> list[Span]:
-    """When there were fewer than so many."""
-    found, since = [], EVER[0]
+def below(spans: Iterable[Span], limit: int) -> list[Span]:
+    """Return the spans with fewer than `limit` overlapping spans."""
+    found, since = [], ALL_TIME[0]
     full = False
-    for at, number in _steps(spans):
-        if full != (number >= most):
+    for at, number in _overlap_counts(spans):
+        if full != (number >= limit):
             full = not full
             if full:
                 found.append((since, at))
             since = at
-    return found if full else [*found, (since, EVER[1])]
+    return found if full else [*found, (since, ALL_TIME[1])]
 
 
-def common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
-    """The stretches that are in both; each is in order."""
+def intersection(first_spans: Sequence[Span], second_spans: Sequence[Span]) -> list[Span]:
+    """Return the intersection of two sorted lists of spans."""
     found, left, right = [], 0, 0
-    while left < len(one) and right < len(other):
-        first = max(one[left][0], other[right][0])
-        last = min(one[left][1], other[right][1])
+    while left < len(first_spans) and right < len(second_spans):
+        first = max(first_spans[left][0], second_spans[right][0])
+        last = min(first_spans[left][1], second_spans[right][1])
         if first < last:
             found.append((first, last))
-        if one[left][1] < other[right][1]:
+        if first_spans[left][1] < second_spans[right][1]:
             left += 1
         else:
             right += 1
     return found
 
 
-def longest(spans: Sequence[Span], within: Span) -> int:
-    """The longest part of one of these, which are in order, that lies within that one."""
-    place = max(bisect_right(spans, (within[0], EVER[1])) - 1, 0)
+def longest_overlap(spans: Sequence[Span], within: Span) -> int:
+    """Return the longest overlap of one of these sorted spans with `within`."""
+    index = max(bisect_right(spans, (within[0], ALL_TIME[1])) - 1, 0)
     found = 0
-    while place < len(spans) and spans[place][0] < within[1]:
-        found = max(found, min(spans[place][1], within[1]) - max(spans[place][0], within[0]))
-        place += 1
+    while index < len(spans) and spans[index][0] < within[1]:
+        found = max(found, min(spans[index][1], within[1]) - max(spans[index][0], within[0]))
+        index += 1
     return found

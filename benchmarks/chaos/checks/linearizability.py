@@ -17,7 +17,7 @@ from enum import StrEnum
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
-_HAIR = 2e-6  # seconds: a store's clock may round
+CLOCK_TOLERANCE = 2e-6  # seconds: the clock of a store may round
 
 
 class Kind(StrEnum):
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 
 
 class Call(NamedTuple):
-    """`word` is the trigger of a settle or rescue; an `answer` of None was never received.
+    """`trigger` is the trigger of a settle or rescue; an `answer` of None was never received.
 
     `fence` 0 is a claim with a lost response, whose fence is unknown.
     A read has the answer `seen` with the text of `shown`.
@@ -47,15 +47,15 @@ class Call(NamedTuple):
     by: str = ""
     fence: int = 0
     token: Any = None
-    word: str = ""
+    trigger: str = ""
     seconds: float = 0.0  # of the requested lease
     answer: str | None = None
-    state: str | None = None  # as answered
-    cancel: bool | None = None  # as answered to an extension
+    state: str | None = None  # as returned
+    cancel: bool | None = None  # as returned by an extension
     crash: bool = False  # whether a settle reports a crash
 
 
-class Where(NamedTuple):
+class JobState(NamedTuple):
     """State of a job. `soonest` and `latest` bound the end of its lease."""
 
     state: str = "none"
@@ -64,32 +64,32 @@ class Where(NamedTuple):
     cancel: bool = False
     soonest: float = 0.0
     latest: float = 0.0
-    ends: frozenset[tuple[int, Any, str]] = frozenset()  # how attempts ended: a repeat is known
+    ends: frozenset[tuple[int, Any, str]] = frozenset()  # ends of attempts, to recognize repeats
     errors: int = 0
     crashes: int = 0
 
 
 def shown(*, state: str, fence: int, attempt: int, errors: int, crashes: int, cancel: bool) -> str:
     """Return a row as text, for the answer of a read."""
-    requested = ", asked to stop" if cancel else ""
+    requested = ", cancel requested" if cancel else ""
     return (
         f"{state}: fence {fence}, attempt {attempt}, {errors} errors, {crashes} crashes{requested}"
     )
 
 
 TransitionResult: TypeAlias = tuple[str, str | None]  # the result and its state; None matches any
-Move: TypeAlias = tuple[TransitionResult, Where]
+Move: TypeAlias = tuple[TransitionResult, JobState]
 _WAITING = {"created", "queued", "retrying"}
-_END = {"succeed": "succeeded", "fail": "failed", "abort": "canceled", "give-up": "failed"}
+_FINAL_STATE = {"succeed": "succeeded", "fail": "failed", "abort": "canceled", "give-up": "failed"}
 
 
-def _moves(at: Where, call: Call) -> Iterator[Move]:
-    """All that the machine may do with this call here; its moment is within `began` and `ended`."""
+def _moves(at: JobState, call: Call) -> Iterator[Move]:
+    """Yield every result and next state of this call in state `at`, between `began` and `ended`."""
     held = at.state == "running" and (at.fence, at.token) == (call.fence, call.token)
     return _MACHINE[call.kind](at, call, held)
 
 
-def _enqueue(at: Where, _: Call, __: bool) -> Iterator[Move]:
+def _enqueue(at: JobState, _: Call, __: bool) -> Iterator[Move]:
     if at.state != "none":
         yield ("applied", None), at
         return
@@ -97,22 +97,22 @@ def _enqueue(at: Where, _: Call, __: bool) -> Iterator[Move]:
         yield ("applied", None), at._replace(state=state)
 
 
-def _claim(at: Where, call: Call, held: bool) -> Iterator[Move]:
+def _claim(at: JobState, call: Call, held: bool) -> Iterator[Move]:
     if at.state == "queued" and call.fence in {0, at.fence + 1}:
         began = at._replace(state="running", fence=at.fence + 1, token=call.token)
         yield ("applied", "running"), _leased(began._replace(soonest=0.0, latest=0.0), call)
     if held:
-        yield ("applied", "running"), at  # again, for the answer was lost
+        yield ("applied", "running"), at  # a repeat after a lost response
 
 
-def _extend(at: Where, call: Call, held: bool) -> Iterator[Move]:
+def _extend(at: JobState, call: Call, held: bool) -> Iterator[Move]:
     if held:
         yield ("applied", str(at.cancel)), _leased(at, call)
     else:
         yield ("stale", None), at
 
 
-def _record(at: Where, _: Call, held: bool) -> Iterator[Move]:
+def _record(at: JobState, _: Call, held: bool) -> Iterator[Move]:
     """Only the lease holder can record, and a record changes no state."""
     if at.state == "none":
         yield ("missing", None), at
@@ -120,7 +120,7 @@ def _record(at: Where, _: Call, held: bool) -> Iterator[Move]:
         yield ("applied" if held else "stale", at.state), at
 
 
-def _rescue(at: Where, call: Call, held: bool) -> Iterator[Move]:
+def _rescue(at: JobState, call: Call, held: bool) -> Iterator[Move]:
     if not held or call.ended >= at.soonest:
         yield from _end(at, call, held)
     if not held or call.began < at.latest:  # the attempt has changed, or its lease was extended
@@ -128,7 +128,7 @@ def _rescue(at: Where, call: Call, held: bool) -> Iterator[Move]:
         yield ("conflict", at.state), at
 
 
-def _promote(at: Where, call: Call, _: bool) -> Iterator[Move]:
+def _promote(at: JobState, call: Call, _: bool) -> Iterator[Move]:
     if at.state in {"created", "retrying"} and at.fence == call.fence:
         yield ("applied", "queued"), at._replace(state="queued")
     if at.state == "queued":
@@ -138,27 +138,30 @@ def _promote(at: Where, call: Call, _: bool) -> Iterator[Move]:
 
 
 def _mark(call: Call) -> tuple[int, Any, str]:
-    return call.fence, call.token, call.word
+    return call.fence, call.token, call.trigger
 
 
-def _leased(at: Where, call: Call) -> Where:
-    """Nothing shortens a lease."""
-    soonest, latest = call.began + call.seconds - _HAIR, call.ended + call.seconds + _HAIR
+def _leased(at: JobState, call: Call) -> JobState:
+    """Extend the lease; a shorter extension leaves it unchanged."""
+    soonest, latest = (
+        call.began + call.seconds - CLOCK_TOLERANCE,
+        call.ended + call.seconds + CLOCK_TOLERANCE,
+    )
     return at._replace(soonest=max(at.soonest, soonest), latest=max(at.latest, latest))
 
 
-def _end(at: Where, call: Call, held: bool) -> Iterator[Move]:
+def _end(at: JobState, call: Call, held: bool) -> Iterator[Move]:
     if held:
         crashed = call.crash or call.kind is Kind.RESCUE
-        failed = call.word == "retry" and not (crashed or at.cancel)
+        failed = call.trigger == "retry" and not (crashed or at.cancel)
         after = at._replace(
             token=None,
             ends=at.ends | {_mark(call)},
             errors=at.errors + failed,
             crashes=at.crashes + crashed,
         )
-        ends = "canceled" if at.cancel else _END.get(call.word)
-        for state in (ends,) if ends else ("retrying", "queued"):
+        final = "canceled" if at.cancel else _FINAL_STATE.get(call.trigger)
+        for state in (final,) if final else ("retrying", "queued"):
             yield ("applied", state), after._replace(state=state)
     elif _mark(call) in at.ends:
         yield ("applied", None), at
@@ -166,7 +169,7 @@ def _end(at: Where, call: Call, held: bool) -> Iterator[Move]:
         yield ("stale", None), at
 
 
-def _cancel(at: Where, _: Call, __: bool) -> Iterator[Move]:
+def _cancel(at: JobState, _: Call, __: bool) -> Iterator[Move]:
     if at.state in _WAITING:
         yield ("applied", "canceled"), at._replace(state="canceled")
     elif at.state == "running":
@@ -180,11 +183,11 @@ def _cancel(at: Where, _: Call, __: bool) -> Iterator[Move]:
         yield ("conflict", at.state), at
 
 
-def _read(at: Where, _: Call, __: bool) -> Iterator[Move]:
+def _read(at: JobState, _: Call, __: bool) -> Iterator[Move]:
     row = shown(
         state=at.state,
         fence=at.fence,
-        attempt=at.fence,  # each claim is one
+        attempt=at.fence,  # each claim starts one attempt
         errors=at.errors,
         crashes=at.crashes,
         cancel=at.cancel,
@@ -192,7 +195,7 @@ def _read(at: Where, _: Call, __: bool) -> Iterator[Move]:
     yield ("seen", row), at
 
 
-_MACHINE: dict[Kind, Callable[[Where, Call, bool], Iterator[Move]]] = {
+_MACHINE: dict[Kind, Callable[[JobState, Call, bool], Iterator[Move]]] = {
     Kind.ENQUEUE: _enqueue,
     Kind.CLAIM: _claim,
     Kind.EXTEND: _extend,
@@ -218,7 +221,7 @@ def explain(history: Sequence[Call]) -> str | None:
     """Return None if the history is linearizable, else the longest matching prefix."""
     calls = sorted(history, key=lambda call: (call.began, call.ended))
     needed = sum(1 << n for n, call in enumerate(calls) if call.answer is not None)
-    todo: list[tuple[int, Where]] = [(0, Where())]
+    todo: list[tuple[int, JobState]] = [(0, JobState())]
     seen = {todo[0]}
     furthest = todo[0]
     while todo:
@@ -233,11 +236,11 @@ def explain(history: Sequence[Call]) -> str | None:
                 if _fits(calls[n], reported) and step not in seen:
                     seen.add(step)
                     todo.append(step)
-    return _story(calls, *furthest)
+    return _longest_prefix(calls, *furthest)
 
 
 def _narrowed(calls: Sequence[Call], done: int, n: int) -> Call:
-    """The call with the moments that are left to it: after those before it, before the others."""
+    """Return the call with the times that remain: after done calls, before all others."""
     if calls[n].kind not in _TIMED:
         return calls[n]
     began = max(call.began for m, call in enumerate(calls) if m == n or done >> m & 1)
@@ -256,10 +259,12 @@ def _next(calls: Sequence[Call], done: int) -> Iterator[int]:
             bar = min(bar, call.ended)
 
 
-def _story(calls: Sequence[Call], done: int, at: Where) -> str:
-    lines = [f"after {at.state!r} with fence {at.fence} nothing fits; * can have happened:"]
+def _longest_prefix(calls: Sequence[Call], done: int, at: JobState) -> str:
+    lines = [f"after {at.state!r} with fence {at.fence} no call fits; * marks the calls that do:"]
     for n, call in enumerate(calls):
         mark = "*" if done >> n & 1 else " "
-        what = f"{call.kind} {call.word} fence {call.fence} by {call.by}"
-        lines.append(f"{mark} {call.began:.6f}-{call.ended:.6f} {what}: {call.answer} {call.state}")
+        description = f"{call.kind} {call.trigger} fence {call.fence} by {call.by}"
+        lines.append(
+            f"{mark} {call.began:.6f}-{call.ended:.6f} {description}: {call.answer} {call.state}"
+        )
     return "\n".join(lines)

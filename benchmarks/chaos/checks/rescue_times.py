@@ -5,54 +5,56 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.chaos.bases import Row
 from benchmarks.chaos.checks.evidence import Evidence
+from benchmarks.chaos.stores import Row
 
 SECOND = 1e6
-SLACK = 2.0  # seconds after its lease in which a dead worker's job is promised to be claimable
+SLACK = 2.0  # seconds after lease expiry in which the job of a dead worker must be claimable
 KILLED = {"SIGKILL"}
-DARK = "of everything"  # the fault that kills all sweepers
+ALL_KILLED = "SIGKILL of all"  # this fault also kills all sweepers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescue:
-    """Seconds after the kill. `watched`: a sweeper was running all the time."""
+    """Seconds after the kill. `swept`: a sweeper was running all the time."""
 
-    taken: float
+    rescued: float
     claimed: float | None
-    watched: bool
+    swept: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
-    """Of the rescues that were watched. `late` counts those beyond the lease and the slack."""
+class RescueTimes:
+    """Times of the swept rescues. `late` counts those beyond the lease and the slack."""
 
     number: int
     median: float
     most: float  # 99 % of them
     longest: float
-    claimed: float  # the longest until another worker had it
+    claimed: float  # the longest time until another claim
     late: int
-    unwatched: int
-    unwatched_longest: float
+    unswept: int
+    unswept_longest: float
 
 
-def waits(it: Evidence) -> Waits | None:
-    """None if no worker was killed that held a job."""
-    found = list(rescues(it))
-    watched = [one for one in found if one.watched]
-    if not watched:
+def rescue_times(evidence: Evidence) -> RescueTimes | None:
+    """Return None if no killed worker held a job."""
+    found = list(rescues(evidence))
+    swept = [rescue for rescue in found if rescue.swept]
+    if not swept:
         return None
-    taken = sorted(one.taken for one in watched)
-    return Waits(
-        number=len(taken),
-        median=_at(taken, 0.5),
-        most=_at(taken, 0.99),
-        longest=_at(taken, 1.0),
-        claimed=round(max(one.claimed or 0.0 for one in watched), 2),
-        late=sum(wait > it.plan["lease"] + SLACK for wait in taken),
-        unwatched=len(found) - len(taken),
-        unwatched_longest=round(max((one.taken for one in found if not one.watched), default=0), 2),
+    rescued = sorted(rescue.rescued for rescue in swept)
+    return RescueTimes(
+        number=len(rescued),
+        median=_at(rescued, 0.5),
+        most=_at(rescued, 0.99),
+        longest=_at(rescued, 1.0),
+        claimed=round(max(rescue.claimed or 0.0 for rescue in swept), 2),
+        late=sum(wait > evidence.plan["lease"] + SLACK for wait in rescued),
+        unswept=len(found) - len(rescued),
+        unswept_longest=round(
+            max((rescue.rescued for rescue in found if not rescue.swept), default=0), 2
+        ),
     )
 
 
@@ -60,26 +62,26 @@ def _at(sorted_values: Sequence[float], part: float) -> float:
     return round(sorted_values[min(len(sorted_values) - 1, int(part * len(sorted_values)))], 2)
 
 
-def rescues(it: Evidence) -> Iterator[Rescue]:
+def rescues(evidence: Evidence) -> Iterator[Rescue]:
     """Yield each attempt lost by the kill of its worker, matched by the worker's name."""
     killed: dict[int, list[int]] = {}
-    dark = [line["at"] for line in it.faults if line["fault"] == DARK]
-    for line in it.faults:
+    dark = [line["at"] for line in evidence.faults if line["fault"] == ALL_KILLED]
+    for line in evidence.faults:
         if line["fault"] in KILLED:
             killed.setdefault(line["pid"], []).append(line["at"])
-    for row in it.jobs:
-        past = it.attempts(row)
-        for place, lost in enumerate(past):
+    for row in evidence.jobs:
+        past = evidence.attempts(row)
+        for index, lost in enumerate(past):
             at = _kill_of(lost, killed)
             if at is not None:
-                after: Row = past[place + 1]["data"] if place + 1 < len(past) else row
+                after: Row = past[index + 1]["data"] if index + 1 < len(past) else row
                 started = after["started_at"]
-                # The kill of everything that killed this worker is noted after it.
+                # The ledger has the kill of all processes after the kill of this worker.
                 others = [moment for moment in dark if at < moment < lost["at"]]
                 yield Rescue(
-                    taken=(lost["at"] - at) / SECOND,
+                    rescued=(lost["at"] - at) / SECOND,
                     claimed=None if started is None else (started - at) / SECOND,
-                    watched=len(others) < 2,
+                    swept=len(others) < 2,
                 )
 
 

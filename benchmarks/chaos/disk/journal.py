@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import apsw
 
-from benchmarks.chaos.disk.seam import Disk, Go
+from benchmarks.chaos.disk.vfs_hooks import Disk, RealCall
 from windlass.testing.power_cut import Content, DiskState, FileOp, apply
 
 Kind: TypeAlias = Literal["open", "write", "truncate", "sync", "delete"]
@@ -27,7 +27,7 @@ _HEAD = Struct("<BBqI")  # kind, length of the name, number, length of the data
 
 
 class Entry(NamedTuple):
-    at: int  # where it is in the journal
+    at: int  # position in the journal
     kind: Kind
     name: str
     number: int  # offset of a write, new size, what a sync covers, whether a delete is synced
@@ -44,18 +44,18 @@ class JournaledDisk(Disk):
     def opened(self, name: str) -> None:
         self._note("open", name)
 
-    def write(self, name: str, data: bytes, offset: int, go: Go) -> int:
-        return self._done(go(), "write", name, offset, data)
+    def write(self, name: str, data: bytes, offset: int, real_call: RealCall) -> int:
+        return self._done(real_call(), "write", name, offset, data)
 
-    def truncate(self, name: str, size: int, go: Go) -> int:
-        return self._done(go(), "truncate", name, size)
+    def truncate(self, name: str, size: int, real_call: RealCall) -> int:
+        return self._done(real_call(), "truncate", name, size)
 
-    def sync(self, name: str, go: Go) -> int:
+    def sync(self, name: str, real_call: RealCall) -> int:
         covered = os.fstat(self._file).st_size if self._honors_sync else 0
-        return self._done(go(), "sync", name, covered)
+        return self._done(real_call(), "sync", name, covered)
 
-    def delete(self, name: str, syncs: bool, go: Go) -> int:
-        return self._done(go(), "delete", name, int(syncs and self._honors_sync))
+    def delete(self, name: str, syncs: bool, real_call: RealCall) -> int:
+        return self._done(real_call(), "delete", name, int(syncs and self._honors_sync))
 
     def _done(self, code: int, kind: Kind, name: str, number: int = 0, data: bytes = b"") -> int:
         if code == apsw.SQLITE_OK:
@@ -63,11 +63,11 @@ class JournaledDisk(Disk):
         return code
 
     def _note(self, kind: Kind, name: str, number: int = 0, data: bytes = b"") -> None:
-        """One write at the end of the file: entries of two processes do not mix."""
+        """Append with one write call, so that entries of two processes do not mix."""
         head = _HEAD.pack(_KINDS.index(kind), len(name), number, len(data))
         entry = head + name.encode() + data
         if os.write(self._file, entry) != len(entry):
-            raise OSError("no room for the journal of the disk")
+            raise OSError("short write to the journal of the disk")
 
 
 def read(path: Path) -> Iterator[Entry]:
@@ -102,7 +102,7 @@ class Replay:
         self._safe = dict(self._live)
         self._changes: deque[tuple[int, str, _File | None]] = deque()
 
-    def follow(self, entries: Iterator[Entry]) -> DiskState:
+    def apply_entries(self, entries: Iterator[Entry]) -> DiskState:
         for entry in entries:
             match entry.kind:
                 case "sync":

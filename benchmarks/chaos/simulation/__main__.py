@@ -17,15 +17,15 @@ from functools import partial
 from pathlib import Path
 from random import SystemRandom
 
-from benchmarks.chaos.simulation.check import check
+from benchmarks.chaos.simulation.checks import check
 from benchmarks.chaos.simulation.run import FAULTS, Plan, simulate
 
-EACH = 1000  # jobs of one run
-SHOWN = 5  # violations of one run
+JOBS_PER_RUN = 1000
+MAX_SHOWN = 5  # violations per run
 
 
 @dataclass
-class Sum:
+class Totals:
     """Totals of all runs."""
 
     jobs: int = 0
@@ -37,7 +37,7 @@ class Sum:
     faults: Counter[str] = field(default_factory=Counter)
     violations: dict[int, list[str]] = field(default_factory=dict)  # by seed
 
-    def add(self, other: Sum) -> None:
+    def add(self, other: Totals) -> None:
         for name in ("jobs", "runs", "steps", "calls", "attempts", "virtual_seconds"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.faults += other.faults
@@ -45,9 +45,9 @@ class Sum:
 
     def __str__(self) -> str:
         faults = ", ".join(f"{count:,} {name}" for name, count in sorted(self.faults.items()))
-        bound = f"at most {3 / self.jobs:.1e} of all jobs are broken by such faults (3/n, 95 %)"
+        bound = f"at most {3 / self.jobs:.1e} of all jobs are affected by such faults (3/n, 95 %)"
         return (
-            f"{self.jobs:,} jobs in {self.runs:,} lives: {self.attempts:,} attempts, "
+            f"{self.jobs:,} jobs in {self.runs:,} runs: {self.attempts:,} attempts, "
             f"{self.calls:,} calls of the store, {self.steps:,} steps, "
             f"{self.virtual_seconds / 3600:.1f} h of virtual time; faults: {faults}; "
             f"{sum(map(len, self.violations.values()))} violations"
@@ -55,20 +55,20 @@ class Sum:
         )
 
 
-def one(seed: int, faults: tuple[str, ...] = FAULTS) -> Sum:
+def run_one(seed: int, faults: tuple[str, ...] = FAULTS) -> Totals:
     """Run one simulation and check it."""
     logging.getLogger("windlass").setLevel(logging.CRITICAL)  # workers log every fault
-    life = simulate(seed, Plan(jobs=EACH, faults=faults))
-    violations = asyncio.run(check(life))
-    calls = life.history.calls
-    return Sum(
+    simulation = simulate(seed, Plan(jobs=JOBS_PER_RUN, faults=faults))
+    violations = asyncio.run(check(simulation))
+    calls = simulation.history.calls
+    return Totals(
         jobs=len(calls),
         runs=1,
-        steps=life.world.steps,
+        steps=simulation.world.steps,
         calls=sum(map(len, calls.values())),
-        attempts=sum(line.phase == "start" for line in life.script.ledger),
-        virtual_seconds=life.world.now,
-        faults=life.faults,
+        attempts=sum(line.phase == "start" for line in simulation.tasks.ledger),
+        virtual_seconds=simulation.world.now,
+        faults=simulation.faults,
         violations={seed: violations} if violations else {},
     )
 
@@ -88,25 +88,25 @@ def main() -> None:
     given = parser.parse_args()
     faults = tuple(name for name in given.faults.split(",") if name)
     if unknown := sorted({*faults} - {*FAULTS}):
-        parser.error(f"unknown faults: {', '.join(unknown)}; known are {', '.join(FAULTS)}")
-    runs = given.runs or max(1, -(-given.jobs // EACH))
+        parser.error(f"unknown faults: {', '.join(unknown)}; choose from {', '.join(FAULTS)}")
+    runs = given.runs or max(1, -(-given.jobs // JOBS_PER_RUN))
     found = _all(given.seed, runs, faults, given.processes)
     print(found)
     for seed, violations in found.violations.items():
         print(f"\nseed {seed} (--seed {seed} --runs 1):")
-        print("\n".join(f"- {violation}" for violation in violations[:SHOWN]))
+        print("\n".join(f"- {violation}" for violation in violations[:MAX_SHOWN]))
     if given.json:
         given.json.write_text(json.dumps(vars(found), indent=2))
     if found.violations:
         sys.exit(1)
 
 
-def _all(first: int, runs: int, faults: tuple[str, ...], processes: int) -> Sum:
-    found, began, reported = Sum(), time.monotonic(), 0.0
-    # A run makes thousands of cycles: collecting them less often saves an eighth of its time.
-    seldom = partial(gc.set_threshold, 20_000)
-    with ProcessPoolExecutor(min(processes, runs), initializer=seldom) as pool:
-        running = [pool.submit(one, seed, faults) for seed in range(first, first + runs)]
+def _all(first: int, runs: int, faults: tuple[str, ...], processes: int) -> Totals:
+    found, began, reported = Totals(), time.monotonic(), 0.0
+    # A run makes thousands of reference cycles; rare collections save an eighth of its time.
+    collect_rarely = partial(gc.set_threshold, 20_000)
+    with ProcessPoolExecutor(min(processes, runs), initializer=collect_rarely) as pool:
+        running = [pool.submit(run_one, seed, faults) for seed in range(first, first + runs)]
         for done in as_completed(running):
             found.add(done.result())
             if (elapsed := time.monotonic() - began) > reported + 10:

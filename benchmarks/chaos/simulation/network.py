@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from benchmarks.chaos.simulation.loops import World
+from benchmarks.chaos.simulation.event_loops import World
 from windlass.core.errors import StoreUnavailableError
 from windlass.store import Store
 from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
-_HARMLESS = frozenset({"wait", "close"})
-QUICK = 0.001  # seconds, at most, that a message travels in good weather
-PATIENCE = 0.5  # seconds, at most, after which a sender gives up a late request
-LATE = 8.0  # seconds, at most, until it arrives then
+_NEVER_LOST = frozenset({"wait", "close"})
+MAX_DELAY = 0.001  # seconds that a message takes in normal conditions
+MAX_TIMEOUT = 0.5  # seconds until the sender of a late request gives up
+LATE = 8.0  # maximum seconds from then to its arrival
 
 
 @dataclass
-class Weather:
-    """Chances of a message to be lost or slow; a slow one may take so many seconds."""
+class NetworkConditions:
+    """Probabilities that a message is lost or slow, and the maximum seconds of a slow one."""
 
     lost: float = 0.0
     slow: float = 0.0
@@ -35,35 +35,35 @@ class Weather:
 
 
 class Network:
-    """`loop` is the store's."""
+    """`loop` is the event loop of the store."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.loop = world.loop()
-        self.weather = Weather()
+        self.conditions = NetworkConditions()
         self.late = 0.0  # the probability of a late request
-        self.under_way = 0  # of those that are late
+        self.late_requests = 0  # that have not arrived yet
 
     def delay(self) -> float:
-        if self.world.random.random() < self.weather.slow:
-            return self.world.random.uniform(0, self.weather.seconds)
-        return self.world.random.uniform(0, QUICK)
+        if self.world.random.random() < self.conditions.slow:
+            return self.world.random.uniform(0, self.conditions.seconds)
+        return self.world.random.uniform(0, MAX_DELAY)
 
     def later(self, do: Callable[..., None], *args: object) -> None:
-        """When a message that is sent now has arrived."""
+        """Call `do` when a message that is sent now arrives."""
         self.loop.call_later(self.delay(), do, *args)
 
-    def loses(self) -> bool:
-        return self.world.random.random() < self.weather.lost
+    def is_lost(self) -> bool:
+        return self.world.random.random() < self.conditions.lost
 
-    def comes_late(self) -> bool:
+    def is_late(self) -> bool:
         return self.late > 0 and self.world.random.random() < self.late
 
     def lateness(self) -> tuple[float, float]:
-        """When its sender gives it up, and when it arrives: often soon after, sometimes long."""
+        """Return the seconds until the sender gives up and until the arrival, often soon after."""
         draw = self.world.random.random
-        gives_up = PATIENCE * draw()
-        return gives_up, gives_up + LATE * draw() ** 3
+        timeout = MAX_TIMEOUT * draw()
+        return timeout, timeout + LATE * draw() ** 3
 
 
 class Connection:
@@ -74,12 +74,12 @@ class Connection:
 
 
 class RemoteStore(WrappedStore):
-    """A handle of a simulated process on a store that is elsewhere."""
+    """A handle of a simulated process on a remote store."""
 
-    def __init__(self, store: Store, network: Network, line: Connection) -> None:
+    def __init__(self, store: Store, network: Network, connection: Connection) -> None:
         super().__init__(store)
         self._network = network
-        self._connection = line
+        self._connection = connection
 
     def wrap(self, store: Store) -> RemoteStore:
         return RemoteStore(store, self._network, self._connection)
@@ -87,27 +87,27 @@ class RemoteStore(WrappedStore):
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
         if self._connection.cut:
             raise StoreUnavailableError(f"{verb}: this process is dead")
-        here = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = here.create_future()
-        if verb not in _HARMLESS and self._network.comes_late():
-            self._send_late(verb, call, partial(self._receive, here, answer))
+        loop = asyncio.get_running_loop()
+        response: asyncio.Future[T] = loop.create_future()
+        if verb not in _NEVER_LOST and self._network.is_late():
+            self._send_late(verb, call, partial(self._receive, loop, response))
         else:
-            tell = partial(self._send_back, verb, here, answer)
-            self._network.later(self._arrive, verb, call, tell)
-        return await answer
+            respond = partial(self._send_back, verb, loop, response)
+            self._network.later(self._arrive, verb, call, respond)
+        return await response
 
     def _send_late(
         self,
         verb: str,
         call: Callable[[], Awaitable[T]],
-        hear: Callable[[T | None, BaseException | None], None],
+        receive: Callable[[T | None, BaseException | None], None],
     ) -> None:
         network = self._network
-        network.under_way += 1
-        gives_up, arrives = network.lateness()
+        network.late_requests += 1
+        timeout, arrives = network.lateness()
         timed_out = StoreUnavailableError(f"{verb}: timed out")
-        network.loop.call_later(gives_up, hear, None, timed_out)
-        network.loop.call_later(arrives, self._arrive, verb, call, self._unheard)
+        network.loop.call_later(timeout, receive, None, timed_out)
+        network.loop.call_later(arrives, self._arrive, verb, call, self._finish_late)
 
     # -- on the store's loop
 
@@ -115,46 +115,46 @@ class RemoteStore(WrappedStore):
         self,
         verb: str,
         call: Callable[[], Awaitable[T]],
-        tell: Callable[[T | None, BaseException | None], None],
+        respond: Callable[[T | None, BaseException | None], None],
     ) -> None:
         network = self._network
-        if verb not in _HARMLESS and network.loses():
-            tell(None, StoreUnavailableError(f"{verb}: the request was lost"))
+        if verb not in _NEVER_LOST and network.is_lost():
+            respond(None, StoreUnavailableError(f"{verb}: the request was lost"))
             return
-        task: asyncio.Task[T] = network.loop.create_task(_made(call))
-        task.add_done_callback(lambda done: tell(*_outcome(done)))
+        task: asyncio.Task[T] = network.loop.create_task(_run_call(call))
+        task.add_done_callback(lambda done: respond(*_outcome(done)))
 
     def _send_back(
         self,
         verb: str,
-        there: asyncio.AbstractEventLoop,
+        sender_loop: asyncio.AbstractEventLoop,
         answer: asyncio.Future[T],
         result: T | None,
         error: BaseException | None,
     ) -> None:
-        """A lost message costs its sender time, for it has to ask again."""
-        if verb not in _HARMLESS and self._network.loses():
-            error = StoreUnavailableError(f"{verb}: the answer was lost")
-        self._network.later(self._receive, there, answer, result, error)
+        """Send the response; if it is lost, the sender gets an error later and has to repeat."""
+        if verb not in _NEVER_LOST and self._network.is_lost():
+            error = StoreUnavailableError(f"{verb}: the response was lost")
+        self._network.later(self._receive, sender_loop, answer, result, error)
 
-    def _unheard(self, _: object, error: BaseException | None) -> None:
+    def _finish_late(self, _: object, error: BaseException | None) -> None:
         """Finish a late request. Raise only errors that no store may raise."""
-        self._network.under_way -= 1
+        self._network.late_requests -= 1
         if error is not None and not isinstance(error, StoreUnavailableError):
             raise error
 
     def _receive(
         self,
-        there: asyncio.AbstractEventLoop,
+        sender_loop: asyncio.AbstractEventLoop,
         answer: asyncio.Future[Any],
         result: object,
         error: BaseException | None,
     ) -> None:
         if not self._connection.cut:
-            there.call_soon_threadsafe(_settle, answer, result, error)
+            sender_loop.call_soon_threadsafe(_settle, answer, result, error)
 
 
-async def _made(call: Callable[[], Awaitable[T]]) -> T:
+async def _run_call(call: Callable[[], Awaitable[T]]) -> T:
     return await call()
 
 
@@ -165,7 +165,7 @@ def _outcome(done: asyncio.Task[T]) -> tuple[T | None, BaseException | None]:
 
 def _settle(answer: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
     if answer.done():
-        return  # its caller is gone
+        return  # the caller is gone
     if error is not None:
         answer.set_exception(error)
     else:

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from benchmarks.chaos.call_history import History, Recorded
+from benchmarks.chaos.call_history import CallHistory, HistoryRecordingStore
 from benchmarks.chaos.simulation.network import Connection, Network, RemoteStore
 from windlass import Windlass, Worker, WorkerConfig
 from windlass.store import Store
@@ -16,24 +16,29 @@ from windlass.worker import AppHooks
 from windlass.worker.loops.keeper import Join, Keeper
 
 
-class Process:
+class SimulatedProcess:
     def __init__(
-        self, network: Network, store: Store, app: Windlass, history: History, config: WorkerConfig
+        self,
+        network: Network,
+        store: Store,
+        app: Windlass,
+        history: CallHistory,
+        config: WorkerConfig,
     ) -> None:
         self._world = world = network.world
         self._connection = Connection()
-        self._main, self._side = world.loop(), world.loop()
-        there = Recorded(store.twin(), history, config.name)
-        handle = RemoteStore(there, network, self._connection)
-        keeper = partial(Keeper, start_loop=self._apart, clock=lambda: world.now)
+        self._main_loop, self._keeper_loop = world.loop(), world.loop()
+        recording_store = HistoryRecordingStore(store.twin(), history, config.name)
+        handle = RemoteStore(recording_store, network, self._connection)
+        keeper = partial(Keeper, start_loop=self._run_keeper, clock=lambda: world.now)
         self.name = config.name
         self.worker = Worker(handle, app.tasks, app.codec, config, AppHooks(), keeper=keeper)
-        self.running = self._main.create_task(self.worker.run())
+        self.running = self._main_loop.create_task(self.worker.run())
 
-    def _apart(self, _: str, work: Coroutine[Any, Any, None]) -> Join:
-        task = self._side.create_task(work)
+    def _run_keeper(self, _: str, work: Coroutine[Any, Any, None]) -> Join:
+        task = self._keeper_loop.create_task(work)
         done = asyncio.Event()
-        task.add_done_callback(lambda _: self._main.call_soon_threadsafe(done.set))
+        task.add_done_callback(lambda _: self._main_loop.call_soon_threadsafe(done.set))
 
         async def join(timeout: float | None) -> None:
             with contextlib.suppress(TimeoutError):
@@ -48,7 +53,9 @@ class Process:
 
     def problems(self) -> list[str]:
         """The uncaught errors of the process."""
-        found = [str(error) for loop in (self._main, self._side) for error in loop.errors]
+        found = [
+            str(error) for loop in (self._main_loop, self._keeper_loop) for error in loop.errors
+        ]
         if self.running.done() and not self.running.cancelled():
             error = self.running.exception()
             found += [f"the worker ended with {error!r}"] if error else []
@@ -57,19 +64,19 @@ class Process:
     def kill(self) -> None:
         """Like SIGKILL: no further step. Requests sent before still run."""
         self._connection.cut = True
-        self._world.bury([self._main, self._side])
+        self._world.close_dead([self._main_loop, self._keeper_loop])
 
     def freeze(self, seconds: float) -> None:
         """Like SIGSTOP: both threads stop while time moves on."""
-        self._main.frozen_until = self._side.frozen_until = self._world.now + seconds
+        self._main_loop.frozen_until = self._keeper_loop.frozen_until = self._world.now + seconds
 
     def block(self, seconds: float) -> None:
         """Like a task that blocks the event loop: the keeper still runs."""
-        self._main.frozen_until = self._world.now + seconds
+        self._main_loop.frozen_until = self._world.now + seconds
 
-    def thaw(self) -> None:
-        self._main.frozen_until = self._side.frozen_until = 0.0
+    def unfreeze(self) -> None:
+        self._main_loop.frozen_until = self._keeper_loop.frozen_until = 0.0
 
     def stop(self) -> None:
-        """As by SIGTERM."""
-        self._main.call_soon_threadsafe(self.worker.stop)
+        """Like SIGTERM."""
+        self._main_loop.call_soon_threadsafe(self.worker.stop)

@@ -1,4 +1,4 @@
-"""One simulation run: a storm of faults, then a calm phase in which every job must end."""
+"""One simulation run: faults, then a quiet phase in which every job must end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from random import Random
 from unittest.mock import patch
 from uuid import UUID
 
-from benchmarks.chaos.call_history import History, Recorded
-from benchmarks.chaos.simulation.loops import World
-from benchmarks.chaos.simulation.network import Connection, Network, RemoteStore, Weather
-from benchmarks.chaos.simulation.process import Process
-from benchmarks.chaos.simulation.tasks import Script
+from benchmarks.chaos.call_history import CallHistory, HistoryRecordingStore
+from benchmarks.chaos.simulation.event_loops import World
+from benchmarks.chaos.simulation.network import Connection, Network, NetworkConditions, RemoteStore
+from benchmarks.chaos.simulation.process import SimulatedProcess
+from benchmarks.chaos.simulation.tasks import SimulatedTasks
 from windlass import Windlass, WorkerConfig
 from windlass.core.clock import SECOND, Instant
 from windlass.core.decisions.transition import CancelRequest
@@ -32,14 +32,19 @@ from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import START
 
 BATCH = 20
-FAULTS = ("kill", "freeze", "block", "stop", "weather", "late")
-SKY = (Weather(), Weather(lost=0.1), Weather(slow=0.1, seconds=3.0), Weather(0.2, 0.2, 5.0))
-LATE = (0.0, 0.05, 0.3)  # the chances of a request to be late
+FAULTS = ("kill", "freeze", "block", "stop", "network", "late")
+CONDITIONS = (
+    NetworkConditions(),
+    NetworkConditions(lost=0.1),
+    NetworkConditions(slow=0.1, seconds=3.0),
+    NetworkConditions(0.2, 0.2, 5.0),
+)
+LATE = (0.0, 0.05, 0.3)  # probabilities of a late request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`seconds` of faults with at most `pause` in between; `calm` bounds the time after them."""
+    """Faults for `seconds`, at most `pause` apart; `quiet_timeout` bounds the time after them."""
 
     jobs: int = 1000
     workers: int = 3
@@ -47,10 +52,10 @@ class Plan:
     seconds: float = 30.0
     pause: float = 1.5
     lease: float = 2.0
-    longest: float = 1.5  # that a task takes
-    quick: float = 0.8  # the part of all jobs that take next to nothing
+    max_run: float = 1.5  # seconds of a task
+    quick: float = 0.8  # share of jobs with a very short run
     cancels: float = 0.15
-    calm: float = 120.0
+    quiet_timeout: float = 120.0
     faults: tuple[str, ...] = FAULTS
 
 
@@ -69,12 +74,12 @@ class SimulationRun:
     plan: Plan
     world: World
     store: Store
-    script: Script
-    history: History
-    acknowledged: dict[UUID, str] = field(default_factory=dict)  # the task of each
-    cancels: dict[UUID, str | None] = field(default_factory=dict)  # and the answer
+    tasks: SimulatedTasks
+    history: CallHistory
+    acknowledged: dict[UUID, str] = field(default_factory=dict)  # with their tasks
+    cancels: dict[UUID, str | None] = field(default_factory=dict)  # with their results
     faults: Counter[str] = field(default_factory=Counter)
-    killed: dict[str, float] = field(default_factory=dict)  # when each worker was
+    killed: dict[str, float] = field(default_factory=dict)  # with the time
     problems: list[str] = field(default_factory=list)
     quiet_at: float = 0.0  # when the faults ended
     done_at: float = 0.0
@@ -102,11 +107,11 @@ def simulate(seed: int, plan: Plan, store: Callable[..., Store] = MemoryStore) -
     """Run the simulation. `store` creates a store with a planted bug, with this clock."""
     world = World(seed)
     with _seeded(seed, world):
-        return _Director(world, plan, store(clock=_Clock(world))).run()
+        return _Driver(world, plan, store(clock=_Clock(world))).run()
 
 
-class _Director:
-    """Runs on a loop of its own, as the hand of fate and as the producer."""
+class _Driver:
+    """Injects the faults and produces the jobs, on its own event loop."""
 
     def __init__(self, world: World, plan: Plan, store: Store) -> None:
         self._world = world
@@ -116,94 +121,98 @@ class _Director:
         self._store = store
         self._app = Windlass("memory:")
         self._network = Network(world)
-        history = History(lambda: world.now)
-        self.life = SimulationRun(plan, world, store, Script(self._app, world), history)
-        self._seen = Recorded(store.twin(), history, "producer")
-        self._handle = RemoteStore(self._seen, self._network, Connection())
-        self._workers: list[Process] = []
-        self._leaving: list[Process] = []
-        self._deck: list[str] = []
-        self._hired = 0
+        history = CallHistory(lambda: world.now)
+        self.simulation = SimulationRun(
+            plan, world, store, SimulatedTasks(self._app, world), history
+        )
+        self._recording_store = HistoryRecordingStore(store.twin(), history, "producer")
+        self._handle = RemoteStore(self._recording_store, self._network, Connection())
+        self._workers: list[SimulatedProcess] = []
+        self._stopping: list[SimulatedProcess] = []
+        self._next_faults: list[str] = []
+        self._worker_count = 0
 
     def run(self) -> SimulationRun:
-        self._world.run(self._play(), self._loop)
+        self._world.run(self._drive(), self._loop)
         loops = self._world.loops[:]
-        self._world.bury(loops)
-        self.life.problems += [str(error) for loop in loops for error in loop.errors]
-        return self.life
+        self._world.close_dead(loops)
+        self.simulation.problems += [str(error) for loop in loops for error in loop.errors]
+        return self.simulation
 
-    async def _play(self) -> None:
+    async def _drive(self) -> None:
         self._fill()
         producing = asyncio.create_task(self._produce())
-        await self._rage()
-        self.life.quiet_at = self._world.now
-        self._network.weather = Weather()
+        await self._run_faults()
+        self.simulation.quiet_at = self._world.now
+        self._network.conditions = NetworkConditions()
         self._network.late = 0.0
-        for process in self._workers + self._leaving:
-            process.thaw()
+        for process in self._workers + self._stopping:
+            process.unfreeze()
         await producing
-        await self._calm()
-        await self._dismiss()
-        await self._seen.get([*self.life.history.calls])  # the judge explains the rows, too
+        await self._wait_until_done()
+        await self._stop_workers()
+        await self._recording_store.get(
+            [*self.simulation.history.calls]
+        )  # the history check covers the rows, too
 
     # -- workers
 
     def _fill(self) -> None:
         while len(self._workers) < self._plan.workers:
-            self._hired += 1
+            self._worker_count += 1
             config = WorkerConfig(
                 queues={"default": self._plan.slots},
-                name=f"worker-{self._hired}",
+                name=f"worker-{self._worker_count}",
                 lease=self._plan.lease,
                 grace=self._random.choice([0.2, 3.0]),
                 release_timeout=1.0,
                 isolate=False,
-                schedules=False,  # there are none; tests/worker/ticker_simulation.py is about them
+                schedules=False,  # tests/worker/ticker_simulation.py covers schedules
             )
-            parts = self._network, self._store, self._app, self.life.history, config
-            self._workers.append(Process(*parts))
+            arguments = self._network, self._store, self._app, self.simulation.history, config
+            self._workers.append(SimulatedProcess(*arguments))
 
-    async def _dismiss(self) -> None:
+    async def _stop_workers(self) -> None:
         """Stop all workers; a worker that does not stop is a violation."""
         for process in self._workers:
             process.stop()
-        self._leaving += self._workers
-        deadline = self._world.now + self._plan.calm
-        while self._leaving and self._world.now < deadline:
+        self._stopping += self._workers
+        deadline = self._world.now + self._plan.quiet_timeout
+        while self._stopping and self._world.now < deadline:
             await asyncio.sleep(0.5)
-            self._see_off()
-        for process in self._leaving:
-            self.life.problems.append(f"{process.name} was asked to stop and did not")
+            self._remove_stopped()
+        for process in self._stopping:
+            self.simulation.problems.append(f"{process.name} did not stop")
             process.kill()
 
-    def _see_off(self) -> None:
+    def _remove_stopped(self) -> None:
         """Remove workers that ended on request, and check that they leave nothing behind."""
-        for process in [process for process in self._leaving if process.ended]:
-            self.life.problems += process.problems()
+        for process in [process for process in self._stopping if process.ended]:
+            self.simulation.problems += process.problems()
             process.kill()
-            self._leaving.remove(process)
+            self._stopping.remove(process)
 
     # -- faults
 
-    async def _rage(self) -> None:
+    async def _run_faults(self) -> None:
         end = self._world.now + self._plan.seconds
         while self._world.now < end:
             await asyncio.sleep(self._random.uniform(0, self._plan.pause))
             if self._plan.faults:
-                self._strike(self._draw())
-            self._see_off()
+                self._inject(self._draw_fault())
+            self._remove_stopped()
             self._fill()
 
-    def _draw(self) -> str:
+    def _draw_fault(self) -> str:
         """Draw from all kinds of faults, so that every run has each kind."""
-        if not self._deck:
-            self._deck = self._random.sample(self._plan.faults, len(self._plan.faults))
-        return self._deck.pop()
+        if not self._next_faults:
+            self._next_faults = self._random.sample(self._plan.faults, len(self._plan.faults))
+        return self._next_faults.pop()
 
-    def _strike(self, fault: str) -> None:
-        self.life.faults[fault] += 1
-        if fault == "weather":
-            self._network.weather = self._random.choice(SKY)
+    def _inject(self, fault: str) -> None:
+        self.simulation.faults[fault] += 1
+        if fault == "network":
+            self._network.conditions = self._random.choice(CONDITIONS)
             return
         if fault == "late":
             self._network.late = self._random.choice(LATE)
@@ -212,8 +221,8 @@ class _Director:
         long = self._random.uniform(0, 3 * self._plan.lease)
         match fault:
             case "kill":
-                self.life.killed[process.name] = self._world.now
-                self.life.problems += process.problems()
+                self.simulation.killed[process.name] = self._world.now
+                self.simulation.problems += process.problems()
                 process.kill()
                 self._workers.remove(process)
             case "freeze":
@@ -223,19 +232,21 @@ class _Director:
             case "stop":
                 process.stop()
                 self._workers.remove(process)
-                self._leaving.append(process)
+                self._stopping.append(process)
 
-    # -- producing
+    # -- producer
 
     async def _produce(self) -> None:
-        script, left = self.life.script, self._plan.jobs
-        hurry = self._random.uniform(0.2, 1.0)  # all at once, or little by little
-        pause = hurry * self._plan.seconds * BATCH / max(left, 1)
+        tasks, left = self.simulation.tasks, self._plan.jobs
+        spread = self._random.uniform(
+            0.2, 1.0
+        )  # share of the fault time in which jobs are enqueued
+        pause = spread * self._plan.seconds * BATCH / max(left, 1)
         async with asyncio.TaskGroup() as canceling:
             while left > 0:
-                some = min(left, self._random.randint(1, BATCH))
-                left -= some
-                names = self._random.choices([*script.weights], [*script.weights.values()], k=some)
+                count = min(left, self._random.randint(1, BATCH))
+                left -= count
+                names = self._random.choices([*tasks.weights], [*tasks.weights.values()], k=count)
                 jobs = [self._new(name) for name in names]
                 await self._enqueue(jobs, names)
                 for job in jobs:
@@ -245,11 +256,11 @@ class _Director:
 
     def _new(self, name: str) -> NewJob:
         quick = self._random.random() < self._plan.quick
-        longest = 0.05 if quick else self._plan.longest
-        return self.life.script.tasks[name].new_job(self._random.uniform(0, longest))
+        longest = 0.05 if quick else self._plan.max_run
+        return self.simulation.tasks.by_name[name].new_job(self._random.uniform(0, longest))
 
     async def _enqueue(self, jobs: list[NewJob], names: list[str]) -> None:
-        """Until it is acknowledged, with the same ids."""
+        """Repeat with the same ids until the enqueue is acknowledged."""
         while True:
             try:
                 answers = await self._handle.enqueue(jobs)
@@ -258,32 +269,34 @@ class _Director:
                 continue
             for job, name, answer in zip(jobs, names, answers, strict=True):
                 if answer.accepted:
-                    self.life.acknowledged[job.id] = name
+                    self.simulation.acknowledged[job.id] = name
                 else:
-                    self.life.problems.append(f"job {job.id} was refused: {answer}")
+                    self.simulation.problems.append(f"job {job.id} was refused: {answer}")
             return
 
     async def _cancel(self, job: UUID) -> None:
-        await asyncio.sleep(self._random.uniform(0, 2 * self._plan.longest))
-        self.life.cancels[job] = None
+        await asyncio.sleep(self._random.uniform(0, 2 * self._plan.max_run))
+        self.simulation.cancels[job] = None
         try:
-            [answer] = await self._handle.cancel([CancelRequest(job_id=job, reason="fate")])
+            [answer] = await self._handle.cancel([CancelRequest(job_id=job, reason="chaos")])
         except StoreError:
             return
-        self.life.cancels[job] = f"{answer.status} {answer.state}"
+        self.simulation.cancels[job] = f"{answer.status} {answer.state}"
 
-    # -- the end
+    # -- quiet phase
 
-    async def _calm(self) -> None:
-        deadline = self._world.now + self._plan.calm
+    async def _wait_until_done(self) -> None:
+        deadline = self._world.now + self._plan.quiet_timeout
         while await self._is_busy():
             if self._world.now > deadline:
-                self.life.problems.append(f"jobs are left {self._plan.calm:g} s after the storm")
+                self.simulation.problems.append(
+                    f"jobs are unfinished {self._plan.quiet_timeout:g} s after the last fault"
+                )
                 break
             await asyncio.sleep(0.1)
-        self.life.done_at = self._world.now
+        self.simulation.done_at = self._world.now
 
     async def _is_busy(self) -> bool:
         """Whether a job is unfinished, or a late request could still change one."""
-        active = await self.life.store.find(Query(states=ACTIVE, limit=1))
-        return bool(active.rows) or self._network.under_way > 0
+        active = await self.simulation.store.find(Query(states=ACTIVE, limit=1))
+        return bool(active.rows) or self._network.late_requests > 0

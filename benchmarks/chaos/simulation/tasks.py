@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from benchmarks.chaos.simulation.loops import World
+from benchmarks.chaos.simulation.event_loops import World
 from windlass import Context, RetryAfter, Snooze, Windlass, fixed
 
-CAP = 1000  # of crashes, where processes are killed all the time
+CRASH_CAP = 1000  # high, because many processes are killed
 ERRORS = 2
 SNOOZES = 2
 
 
-class HiccupError(Exception):
+class PlannedError(Exception):
     pass
 
 
@@ -31,26 +31,34 @@ class TaskEvent:
     step: str = ""
 
 
-class Script:
-    """An application whose tasks write to one ledger while their process runs.
+class SimulatedTasks:
+    """Tasks that write to one ledger while their process runs.
 
-    Each returns the fence of its attempt: `failing` after its errors, `shy` after its snoozes.
+    Each returns the fence of its attempt: `failing` after its errors, `snoozing` after its snoozes.
     """
 
     def __init__(self, app: Windlass, world: World) -> None:
         self.ledger: list[TaskEvent] = []
         self._snoozed: Counter[UUID] = Counter()
         self._world = world
-        kind = app.task(crash_cap=CAP, max_retries=5, backoff=fixed(0.2))
-        self.tasks = {
-            name: kind(getattr(self, name))
-            for name in ("plain", "failing", "stubborn", "stepped", "talking", "parent", "shy")
+        task = app.task(crash_cap=CRASH_CAP, max_retries=5, backoff=fixed(0.2))
+        self.by_name = {
+            name: task(getattr(self, name))
+            for name in (
+                "plain",
+                "failing",
+                "uncancelable",
+                "stepped",
+                "reporting",
+                "parent",
+                "snoozing",
+            )
         }
-        self.weights = {"plain": 6, "failing": 2, "stubborn": 2, "stepped": 2, "talking": 2,
-                        "parent": 1, "shy": 1}  # fmt: skip
+        self.weights = {"plain": 6, "failing": 2, "uncancelable": 2, "stepped": 2, "reporting": 2,
+                        "parent": 1, "snoozing": 1}  # fmt: skip
 
     def _note(self, ctx: Context, phase: str, step: str = "") -> None:
-        if asyncio.get_running_loop() in self._world.loops:  # else its process is dead
+        if asyncio.get_running_loop() in self._world.loops:  # otherwise its process is dead
             self.ledger.append(TaskEvent(self._world.now, ctx.job.id, ctx.fence, phase, step))
 
     def _end(self, ctx: Context) -> int:
@@ -71,10 +79,10 @@ class Script:
             self._note(ctx, "raise")
             if errors:
                 raise RetryAfter(0.3)
-            raise HiccupError("on purpose")
+            raise PlannedError("on purpose")
         return self._end(ctx)
 
-    async def stubborn(self, ctx: Context, seconds: float) -> int:
+    async def uncancelable(self, ctx: Context, seconds: float) -> int:
         """Ignores the stop request and runs to its end."""
         self._note(ctx, "start")
         loop = asyncio.get_running_loop()
@@ -83,7 +91,7 @@ class Script:
             try:
                 await asyncio.sleep(left)
             except asyncio.CancelledError:
-                self._note(ctx, "told")
+                self._note(ctx, "stop")
                 if ctx.cancelled and left > 5:
                     raise
         return self._end(ctx)
@@ -100,7 +108,7 @@ class Script:
             await ctx.astep(name, step, name)
         return self._end(ctx)
 
-    async def talking(self, ctx: Context, seconds: float) -> int:
+    async def reporting(self, ctx: Context, seconds: float) -> int:
         self._note(ctx, "start")
         for part in range(4):
             ctx.progress(25 * part)
@@ -109,15 +117,15 @@ class Script:
         return self._end(ctx)
 
     async def parent(self, ctx: Context, seconds: float) -> int:
-        """Hands over a child with its success."""
+        """Enqueues a child with its success."""
         self._note(ctx, "start")
         await asyncio.sleep(seconds)
-        child: Any = self.tasks["plain"]
+        child: Any = self.by_name["plain"]
         self._note(ctx, "child", str(ctx.then(child, seconds)))
         return self._end(ctx)
 
-    async def shy(self, ctx: Context, seconds: float) -> int:
-        """Snoozes twice; that counts nowhere."""
+    async def snoozing(self, ctx: Context, seconds: float) -> int:
+        """Snoozes twice, which is never counted."""
         self._note(ctx, "start")
         self._snoozed[ctx.job.id] += 1
         if self._snoozed[ctx.job.id] <= SNOOZES:

@@ -1,33 +1,33 @@
-// What windlass.bench.child does, for a side written in JavaScript: the same roles, the same words.
+// The roles and events of windlass.bench.child.roles, for adapters written in JavaScript.
 //
-//     node child.mjs SCRIPT HOME fill SINGLES TOGETHER OTHERS | trickle COUNT PAUSE GAP | work
+//     node child.mjs SCRIPT HOME fill SINGLE CONCURRENT BULK | enqueue_spaced COUNT PAUSE GAP | work
 //
-// SCRIPT exports open(place, library): {put, putMany, work(ledger), close}; HOME has its packages.
+// SCRIPT exports open(config, library): {enqueue, enqueueBulk, work(ledger), close}; HOME has its packages.
 
 import fs from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 
-const BULK = 1000, TOGETHER = 100;
+const BULK_SIZE = 1000, CONCURRENT_CALLS = 100;
 const FLUSH = 3; // milliseconds
 const now = () => process.hrtime.bigint(); // CLOCK_MONOTONIC, as in Python
 const seconds = (from) => Number(now() - from) / 1e9;
-const tell = (values) => fs.writeSync(1, JSON.stringify(values) + "\n");
-const pause = (s) => new Promise((done) => setTimeout(done, s * 1000));
+const sendEvent = (values) => fs.writeSync(1, JSON.stringify(values) + "\n");
+const pause = (s) => new Promise((resolve) => setTimeout(resolve, s * 1000));
 const payload = (number) => String(number).padStart(8, "0").padEnd(100, "x");
 
-let go;
-const gone = new Promise((done) => (go = done));
-process.stdin.on("data", () => go());
-process.stdin.on("end", () => process.exit(0)); // the bench is gone
+let start;
+const started = new Promise((resolve) => (start = resolve));
+process.stdin.on("data", () => start());
+process.stdin.on("end", () => process.exit(0)); // the bench has ended
 process.on("SIGTERM", () => process.exit(0));
 
-// The file of windlass.bench.ledger, written out every few milliseconds.
-class Ledger {
-  constructor(place) {
-    const stamps = place.stamps ? 8 * place.jobs : 0;
-    this.bytes = Buffer.alloc(8 + stamps + place.jobs);
-    this.stamps = place.stamps;
+// The ledger file of windlass.bench.child.job_ledger, written every few milliseconds.
+class JobLedger {
+  constructor(config) {
+    const stamps = config.stamps ? 8 * config.jobs : 0;
+    this.bytes = Buffer.alloc(8 + stamps + config.jobs);
+    this.stamps = config.stamps;
     this.runs = this.bytes.subarray(8 + stamps);
     this.count = 0;
     this.file = fs.openSync(`${process.pid}.ledger`, "w+");
@@ -35,13 +35,13 @@ class Ledger {
     process.on("exit", () => this.flush());
   }
 
-  async begin() {
-    tell({ event: "ready" });
-    await gone;
-    tell({ event: "started", at: Number(now()) });
+  async waitForStart() {
+    sendEvent({ event: "ready" });
+    await started;
+    sendEvent({ event: "started", at: Number(now()) });
   }
 
-  ran(text) {
+  recordRun(text) {
     const at = this.stamps ? now() : 0n;
     const number = Number(text.slice(0, 8));
     if (this.runs[number] === 0) {
@@ -59,47 +59,47 @@ class Ledger {
   }
 }
 
-async function rate(texts, size, put) {
+async function rate(texts, size, enqueue) {
   const began = now();
   for (let start = 0; start < texts.length; start += size) {
-    await put(texts.slice(start, start + size));
+    await enqueue(texts.slice(start, start + size));
   }
   return texts.length ? texts.length / seconds(began) : null;
 }
 
-async function fill(side, singles, together, others) {
-  const texts = Array.from({ length: singles + together + others }, (_, n) => payload(n));
-  await side.put(texts[0]);
-  const single = await rate(texts.slice(1, singles), 1, ([text]) => side.put(text));
-  const some = texts.slice(singles, singles + together);
-  const atOnce = await rate(some, TOGETHER, (part) => Promise.all(part.map(side.put)));
-  const bulk = await rate(texts.slice(singles + together), BULK, side.putMany);
-  tell({ event: "filled", single, together: atOnce, bulk });
+async function fill(adapter, singleJobs, concurrentJobs, bulkJobs) {
+  const texts = Array.from({ length: singleJobs + concurrentJobs + bulkJobs }, (_, n) => payload(n));
+  await adapter.enqueue(texts[0]);
+  const single = await rate(texts.slice(1, singleJobs), 1, ([text]) => adapter.enqueue(text));
+  const concurrentTexts = texts.slice(singleJobs, singleJobs + concurrentJobs);
+  const concurrent = await rate(concurrentTexts, CONCURRENT_CALLS, (part) => Promise.all(part.map(adapter.enqueue)));
+  const bulk = await rate(texts.slice(singleJobs + concurrentJobs), BULK_SIZE, adapter.enqueueBulk);
+  sendEvent({ event: "filled", single, concurrent, bulk });
 }
 
-async function trickle(side, count, wait, gap) {
-  await side.put(payload(0));
-  tell({ event: "pausing" });
+async function enqueueSpaced(adapter, count, wait, gap) {
+  await adapter.enqueue(payload(0));
+  sendEvent({ event: "pausing" });
   await pause(wait);
-  const puts = [];
+  const calls = [];
   for (let number = 1; number <= count; number++) {
     const before = now();
-    await side.put(payload(number));
-    puts.push([number, Number(before), Number(now())]);
+    await adapter.enqueue(payload(number));
+    calls.push([number, Number(before), Number(now())]);
     await pause(gap);
   }
-  tell({ event: "trickled", puts });
+  sendEvent({ event: "enqueued", calls });
 }
 
 const [script, home, role, ...numbers] = process.argv.slice(2);
-const place = JSON.parse(fs.readFileSync("round.json", "utf8"));
+const config = JSON.parse(fs.readFileSync("round.json", "utf8"));
 const library = createRequire(`${home}/package.json`);
 const load = (name) => import(pathToFileURL(library.resolve(name)).href);
-const side = await (await import(script)).open(place, load);
-if (role === "fill") await fill(side, ...numbers.map(Number));
-else if (role === "trickle") await trickle(side, ...numbers.map(Number));
-else await side.work(new Ledger(place));
+const adapter = await (await import(script)).open(config, load);
+if (role === "fill") await fill(adapter, ...numbers.map(Number));
+else if (role === "enqueue_spaced") await enqueueSpaced(adapter, ...numbers.map(Number));
+else await adapter.work(new JobLedger(config));
 if (role !== "work") {
-  await side.close();
+  await adapter.close();
   process.exit(0);
 }

@@ -1,24 +1,24 @@
 // 24 jobs at a time out of a local queue of 500, completions in batches.
 
-export async function open(place, load) {
+export async function open(config, load) {
   const { Logger, makeWorkerUtils, run } = await load("graphile-worker");
   const logger = new Logger(() => () => {});
-  const utils = await makeWorkerUtils({ connectionString: place.url, logger });
+  const utils = await makeWorkerUtils({ connectionString: config.url, logger });
   await utils.migrate();
   return {
-    put: (text) => utils.addJob("noop", { text }),
-    putMany: (texts) =>
+    enqueue: (text) => utils.addJob("noop", { text }),
+    enqueueBulk: (texts) =>
       utils.addJobs(texts.map((text) => ({ identifier: "noop", payload: { text } }))),
     close: () => utils.release(),
     async work(ledger) {
-      await ledger.begin();
+      await ledger.waitForStart();
       await run({
         logger,
         noHandleSignals: true,
-        taskList: { noop: async ({ text }) => ledger.ran(text) },
+        taskList: { noop: async ({ text }) => ledger.recordRun(text) },
         preset: {
           worker: {
-            connectionString: place.url,
+            connectionString: config.url,
             concurrentJobs: 24,
             maxPoolSize: 10,
             localQueue: { size: 500 },

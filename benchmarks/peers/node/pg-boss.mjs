@@ -2,24 +2,24 @@
 
 const QUEUE = "bench";
 
-export async function open(place, load) {
+export async function open(config, load) {
   const library = await load("pg-boss");
   const PgBoss = library.PgBoss ?? library.default;
-  const boss = new PgBoss({ connectionString: place.url, useListenNotify: true });
+  const boss = new PgBoss({ connectionString: config.url, useListenNotify: true });
   boss.on("error", (error) => console.error(error.message));
   await boss.start();
   if (!(await boss.getQueue(QUEUE))) await boss.createQueue(QUEUE, { notify: true });
   return {
-    put: (text) => boss.send(QUEUE, { text }),
-    putMany: (texts) => boss.insert(QUEUE, texts.map((text) => ({ data: { text } }))),
+    enqueue: (text) => boss.send(QUEUE, { text }),
+    enqueueBulk: (texts) => boss.insert(QUEUE, texts.map((text) => ({ data: { text } }))),
     close: () => boss.stop({ graceful: false }),
     async work(ledger) {
-      await ledger.begin();
+      await ledger.waitForStart();
       await boss.work(
         QUEUE,
         { batchSize: 1000, localConcurrency: 4, burstWhenBatchFull: true },
         async (jobs) => {
-          for (const job of jobs) ledger.ran(job.data.text);
+          for (const job of jobs) ledger.recordRun(job.data.text);
         },
       );
     },

@@ -23,11 +23,11 @@ CHECK_EVERY = 0.25  # seconds between two checks of the other processes
 
 
 class BenchError(WindlassError):
-    """Raised if one side cannot be measured."""
+    """Raised if a system cannot be measured."""
 
 
-class BenchProcess:
-    """One process of a side, used as a context manager that kills it at the end.
+class MeasuredProcess:
+    """One process of a measured system, used as a context manager that kills it at the end.
 
     A worker is not stopped gracefully: its ledger has the results, and its queue is deleted.
     """
@@ -75,7 +75,7 @@ class BenchProcess:
         self._events.put(None)
 
     def expect(
-        self, event: str, timeout: float, others: Sequence[BenchProcess] = ()
+        self, event: str, timeout: float, others: Sequence[MeasuredProcess] = ()
     ) -> Mapping[str, Any]:
         """Wait for this event. Raise if the process or one of `others` ends first."""
         deadline = time.monotonic() + timeout
@@ -121,8 +121,8 @@ def cpu_seconds(pid: int | None) -> float | None:
         return None
     with contextlib.suppress(OSError, ValueError, IndexError):
         ticks = 0
-        for one in _process_tree(pid):
-            fields = (PROC / str(one) / "stat").read_text().rpartition(")")[2].split()
+        for member in _process_tree(pid):
+            fields = (PROC / str(member) / "stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])  # utime, stime
         return ticks / os.sysconf("SC_CLK_TCK")
     return None
@@ -131,10 +131,10 @@ def cpu_seconds(pid: int | None) -> float | None:
 def memory(pid: int) -> dict[str, float]:
     """Return the MB of the process and its descendants: `rss` and proportional `pss`."""
     totals: dict[str, float] = {}
-    for one in _process_tree(pid):
+    for member in _process_tree(pid):
         for file, name, key in (("status", "VmRSS", "rss"), ("smaps_rollup", "Pss", "pss")):
             with contextlib.suppress(OSError, ValueError, IndexError):
-                lines = (PROC / str(one) / file).read_text().splitlines()
+                lines = (PROC / str(member) / file).read_text().splitlines()
                 kib = next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
                 totals[key] = totals.get(key, 0.0) + kib * 1024 / MB
     return totals
@@ -142,8 +142,8 @@ def memory(pid: int) -> dict[str, float]:
 
 def _process_tree(pid: int) -> list[int]:
     found = [pid]
-    for one in found:
+    for member in found:
         with contextlib.suppress(OSError):
-            for thread in (PROC / str(one) / "task").iterdir():
+            for thread in (PROC / str(member) / "task").iterdir():
                 found += [int(child) for child in (thread / "children").read_text().split()]
     return found

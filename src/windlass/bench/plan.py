@@ -8,15 +8,14 @@ from typing import Any, TypeAlias
 
 from windlass.core.errors import InvalidArgumentError
 
-BULK = 1_000  # jobs a call
-TOGETHER = 100  # concurrent single calls
-THROUGHPUT = ("single", "together", "bulk", "drain", "memory")
+BULK_SIZE = 1_000  # jobs per call
+CONCURRENT_CALLS = 100  # concurrent single calls
+THROUGHPUT = ("single", "concurrent", "bulk", "drain", "memory")
 PAIR = ("pair",)
-WAITING = ("latency", "idle")
-GROUPS = ("single", "together", "bulk", "drain", "pair", "memory", *WAITING)
-ProgressCallback: TypeAlias = Callable[
-    [str, int, int], None
-]  # next step, steps done, steps in total
+IDLE_WORKER = ("latency", "idle")
+GROUPS = ("single", "concurrent", "bulk", "drain", "pair", "memory", *IDLE_WORKER)
+# Arguments: next step, steps done, steps in total.
+ProgressCallback: TypeAlias = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +45,15 @@ class Plan:
         rounds: int | None = None,
         only: Sequence[str] = (),
     ) -> Plan:
-        for what, number in (("--jobs", jobs), ("--rounds", rounds)):
+        for option, number in (("--jobs", jobs), ("--rounds", rounds)):
             if number is not None and number < 1:
-                raise InvalidArgumentError(f"{what} is {number}; it must be at least 1")
+                raise InvalidArgumentError(f"{option} is {number}; it must be at least 1")
         unknown = sorted(set(only) - set(GROUPS))
         if unknown:
             raise InvalidArgumentError(
                 f"--only: unknown {', '.join(unknown)}; use {', '.join(GROUPS)}"
             )
-        chosen = tuple(group for group in GROUPS if group in only) or GROUPS
+        groups = tuple(group for group in GROUPS if group in only) or GROUPS
         if quick:
             return cls(
                 jobs=jobs or 5_000,
@@ -63,45 +62,45 @@ class Plan:
                 gap=0.2,
                 idle=3.0,
                 quick=True,
-                only=chosen,
+                only=groups,
             )
-        return cls(jobs=jobs or 50_000, rounds=rounds or 3, only=chosen)
+        return cls(jobs=jobs or 50_000, rounds=rounds or 3, only=groups)
 
     @property
-    def singles(self) -> int:
+    def single_jobs(self) -> int:
         """The number of jobs enqueued one by one; the first warms up and is not timed."""
         return max(2, self.jobs // 10) if "single" in self.only else 1
 
     @property
-    def together(self) -> int:
-        return max(2, self.jobs // 10) if "together" in self.only else 0
+    def concurrent_jobs(self) -> int:
+        return max(2, self.jobs // 10) if "concurrent" in self.only else 0
 
     @property
-    def others(self) -> int:
+    def bulk_jobs(self) -> int:
         if set(self.only) & {"bulk", "drain", "pair", "memory"}:
-            return max(1, self.jobs - self.singles - self.together)
+            return max(1, self.jobs - self.single_jobs - self.concurrent_jobs)
         return 0
 
     @property
     def total(self) -> int:
         """The number of jobs of a round."""
-        return self.singles + self.together + self.others
+        return self.single_jobs + self.concurrent_jobs + self.bulk_jobs
 
-    def shared(self, share: float) -> Plan:
-        """Return the plan of a side that gets only a share of the jobs."""
-        return replace(self, jobs=max(1, round(self.jobs * share)))
+    def with_job_share(self, job_share: float) -> Plan:
+        """Return the plan of a system that gets only a share of the jobs."""
+        return replace(self, jobs=max(1, round(self.jobs * job_share)))
 
     @property
-    def throughput(self) -> bool:
+    def measures_throughput(self) -> bool:
         return bool(set(self.only) & set(THROUGHPUT))
 
     @property
-    def pair(self) -> bool:
+    def measures_pair(self) -> bool:
         return bool(set(self.only) & set(PAIR))
 
     @property
-    def waiting(self) -> bool:
-        return bool(set(self.only) & set(WAITING))
+    def measures_idle_worker(self) -> bool:
+        return bool(set(self.only) & set(IDLE_WORKER))
 
     def settings(self) -> dict[str, Any]:
-        return asdict(self) | {"bulk_call": BULK, "calls_together": TOGETHER}
+        return asdict(self) | {"bulk_call": BULK_SIZE, "concurrent_calls": CONCURRENT_CALLS}

@@ -1,16 +1,17 @@
-"""Results of a run: medians, ratios to the peers, and the targets of Windlass."""
+"""Results of a comparison: medians per system, and ratios of Windlass to its peers."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from windlass.bench.peers import OURS
+from windlass.bench.adapters import WINDLASS
+from windlass.bench.adapters.queue_adapter import EACH_COMMIT
 from windlass.bench.plan import Plan
-from windlass.bench.round import Round
-from windlass.bench.side import EACH_COMMIT
+from windlass.bench.round_result import RoundResult
+from windlass.bench.targets import Target, TargetResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Figure:
 
 FIGURES = (
     Figure("single", "enqueue one by one", "/s"),
-    Figure("together", "100 enqueues at a time", "/s"),
+    Figure("concurrent", "100 enqueues at a time", "/s"),
     Figure("bulk", "enqueue in bulk", "/s"),
     Figure("drain", "drain, one worker", "/s"),
     Figure("pair", "drain, two workers", "/s"),
@@ -37,16 +38,18 @@ FIGURES = (
 
 
 @dataclass(slots=True)
-class SideResult:
+class SystemResult:
+    """Rounds of one measured system. `synced` says when a commit reaches the disk."""
+
     version: str | None
     durability: str
     bulk: str | None
     server: str | None = None
-    rounds: list[Round] = field(default_factory=list)
+    rounds: list[RoundResult] = field(default_factory=list)
     synced: str = EACH_COMMIT
 
     def values(self, key: str) -> list[float]:
-        return [each.figures[key] for each in self.rounds if key in each.figures]
+        return [round_.figures[key] for round_ in self.rounds if key in round_.figures]
 
     def median(self, key: str) -> float | None:
         values = self.values(key)
@@ -55,13 +58,13 @@ class SideResult:
     @property
     def exactly_once(self) -> bool:
         """Whether every completed round ran each of its jobs once."""
-        checks = [each.check for each in self.rounds if each.check is not None]
+        checks = [round_.check for round_ in self.rounds if round_.check is not None]
         return bool(checks) and all(check.exactly_once for check in checks)
 
     @property
     def problems(self) -> list[str]:
-        found = [each.error for each in self.rounds if each.error is not None]
-        checks = [each.check for each in self.rounds if each.check is not None]
+        found = [round_.error for round_ in self.rounds if round_.error is not None]
+        checks = [round_.check for round_ in self.rounds if round_.check is not None]
         return found + [str(check) for check in checks if not check.exactly_once]
 
     def to_json(self) -> dict[str, Any]:
@@ -78,31 +81,31 @@ class SideResult:
             "synced": self.synced,
             "exactly_once": self.exactly_once,
             "figures": figures,
-            "rounds": [asdict(each) for each in self.rounds],
+            "rounds": [asdict(round_) for round_ in self.rounds],
         }
 
 
 @dataclass(slots=True)
-class Result:
-    """Results of one run. `skipped` maps peers that were not measured to the reason."""
+class ComparisonResult:
+    """Results of one comparison. `skipped` maps unmeasured systems to the reason."""
 
     plan: Plan
     machine: Mapping[str, Any]
-    goals: Sequence[Goal] = ()
-    sides: dict[str, SideResult] = field(default_factory=dict)
+    targets: Sequence[Target] = ()
+    systems: dict[str, SystemResult] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
-    def own(self, key: str) -> float | None:
-        return self.sides[OURS].median(key) if OURS in self.sides else None
+    def windlass_median(self, key: str) -> float | None:
+        return self.systems[WINDLASS].median(key) if WINDLASS in self.systems else None
 
     def ratio(self, key: str, peer: str) -> float | None:
-        """Return our median divided by the peer's."""
-        ours = self.own(key)
-        theirs = self.sides[peer].median(key) if peer in self.sides else None
-        return ours / theirs if ours is not None and theirs else None
+        """Return the median of Windlass divided by that of the peer."""
+        windlass = self.windlass_median(key)
+        other = self.systems[peer].median(key) if peer in self.systems else None
+        return windlass / other if windlass is not None and other else None
 
     def to_json(self) -> dict[str, Any]:
-        peers = [name for name in self.sides if name != OURS]
+        peers = [name for name in self.systems if name != WINDLASS]
         ratios = {
             figure.key: {peer: ratio for peer in peers if (ratio := self.ratio(figure.key, peer))}
             for figure in FIGURES
@@ -110,55 +113,11 @@ class Result:
         return {
             "machine": dict(self.machine),
             "settings": self.plan.settings(),
-            "sides": {name: side.to_json() for name, side in self.sides.items()},
+            "systems": {name: system.to_json() for name, system in self.systems.items()},
             "skipped": self.skipped,
-            "ratios": {key: found for key, found in ratios.items() if found},
-            "targets": [asdict(target) for target in self.targets()],
+            "ratios": {key: peers for key, peers in ratios.items() if peers},
+            "targets": [asdict(target) for target in self.target_results()],
         }
 
-    def targets(self) -> list[Target]:
-        found = []
-        for goal in self.goals:
-            value = goal.value(self)
-            reached = None if value is None else goal.reached(value)
-            found.append(Target(goal.text, value, goal.unit, reached))
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """`value` reads the figure of the goal from a result, or None if it was not measured."""
-
-    text: str
-    unit: str
-    value: Callable[[Result], float | None]
-    reached: Callable[[float], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """`value` and `reached` are None if the figure was not measured."""
-
-    text: str
-    value: float | None
-    unit: str
-    reached: bool | None
-
-
-def at_least(text: str, factor: float, value: Callable[[Result], float | None]) -> Goal:
-    return Goal(text, "x", value, lambda it: it >= factor)
-
-
-def at_most(
-    text: str, limit: float, value: Callable[[Result], float | None], unit: str = "x"
-) -> Goal:
-    return Goal(text, unit, value, lambda it: it <= limit)
-
-
-SQLITE = (
-    at_least("drain at least 8x huey's", 8, lambda it: it.ratio("drain", "huey")),
-    at_least("bulk at least 1.5x litequeue's", 1.5, lambda it: it.ratio("bulk", "litequeue")),
-    at_most("latency p50 at most litequeue's", 1, lambda it: it.ratio("latency_p50", "litequeue")),
-    at_most("idle worker at most 1 % of a core", 1, lambda it: it.own("idle"), "%"),
-    Goal("worker under 80 MB (RSS)", "MB", lambda it: it.own("memory_rss"), lambda it: it < 80),  # noqa: PLR2004
-)
+    def target_results(self) -> list[TargetResult]:
+        return [target.evaluate(self) for target in self.targets]

@@ -1,4 +1,4 @@
-"""Configuration of one round of one side, shared with its processes as a JSON file."""
+"""Configuration of one round of one adapter, shared with its processes as a JSON file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FILE = "round.json"
 
 @dataclass(frozen=True, slots=True)
 class RoundConfig:
-    """`url` is a new database of a server ("" for sides that keep a file in `directory`).
+    """`url` is a new database of a server ("" for systems that keep a file in `directory`).
 
     `jobs` is the number of jobs, numbered from 0. With `stamps`, workers record every start.
     """

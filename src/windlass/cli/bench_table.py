@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from rich.markup import escape
 
-from windlass.bench.peers import OURS
-from windlass.bench.plan import BULK, Plan
-from windlass.bench.results import FIGURES, Figure, Result, SideResult, Target
-from windlass.bench.side import PAYLOAD
+from windlass.bench.adapters import WINDLASS
+from windlass.bench.adapters.queue_adapter import PAYLOAD_SIZE
+from windlass.bench.plan import BULK_SIZE, Plan
+from windlass.bench.results import FIGURES, ComparisonResult, Figure, SystemResult
+from windlass.bench.targets import TargetResult
 from windlass.cli import terminal
 
 _VERDICTS = {
@@ -17,19 +18,19 @@ _VERDICTS = {
 }
 
 
-def show(result: Result) -> None:
-    table = terminal.table("", *result.sides)
+def show(result: ComparisonResult) -> None:
+    table = terminal.table("", *result.systems)
     for column in table.columns[1:]:
         column.justify = "right"
     for figure in FIGURES:
-        if any(side.values(figure.key) for side in result.sides.values()):
-            cells = [_cell(result, figure, name) for name in result.sides]
+        if any(system.values(figure.key) for system in result.systems.values()):
+            cells = [_cell(result, figure, name) for name in result.systems]
             table.add_row(f"{figure.label} [dim]{figure.unit}[/]", *cells)
     terminal.out().print(table)
     show_notes(result)
 
 
-def show_notes(result: Result) -> None:
+def show_notes(result: ComparisonResult) -> None:
     """Print the notes below the figures: method, targets, systems."""
     plan, machine = result.plan, result.machine
     terminal.out().print(
@@ -37,34 +38,34 @@ def show_notes(result: Result) -> None:
         f"{machine['cores']} cores, Python {machine['python']}, uvloop {machine['uvloop'] or 'no'}."
         f"{' Quick run: not representative.' if plan.quick else ''}[/]\n"
     )
-    _show_targets(result.targets())
-    _show_sides(result)
+    _show_targets(result.target_results())
+    _show_systems(result)
 
 
 def _method(plan: Plan) -> str:
     rounds = "One round" if plan.rounds == 1 else f"Medians of {plan.rounds} rounds"
-    parts = [f"{rounds}; no-op jobs of {PAYLOAD} bytes"]
-    if plan.throughput:
-        parts.append(f"{plan.total:,} per drain, {BULK:,} per bulk call")
-    if plan.waiting:
+    parts = [f"{rounds}; no-op jobs of {PAYLOAD_SIZE} bytes"]
+    if plan.measures_throughput:
+        parts.append(f"{plan.total:,} per drain, {BULK_SIZE:,} per bulk call")
+    if plan.measures_idle_worker:
         parts.append(f"a worker idle for {plan.pause:g} s, then jobs every {plan.gap:g} s")
     return "; ".join(parts) + "."
 
 
-def _cell(result: Result, figure: Figure, name: str) -> str:
-    value = result.sides[name].median(figure.key)
+def _cell(result: ComparisonResult, figure: Figure, name: str) -> str:
+    value = result.systems[name].median(figure.key)
     if value is None:
         return "[dim]-[/]"
-    ratio = None if name == OURS else result.ratio(figure.key, name)
-    beside = "" if name == OURS else f" [dim]{'' if ratio is None else _times(ratio):>6}[/]"
-    return f"{value:,.{figure.digits}f}{beside}"
+    ratio = None if name == WINDLASS else result.ratio(figure.key, name)
+    suffix = "" if name == WINDLASS else f" [dim]{'' if ratio is None else _times(ratio):>6}[/]"
+    return f"{value:,.{figure.digits}f}{suffix}"
 
 
 def _times(ratio: float) -> str:
     return f"{ratio:.1f}x" if ratio >= 1 else f"{ratio:.2f}x"
 
 
-def _show_targets(targets: list[Target]) -> None:
+def _show_targets(targets: list[TargetResult]) -> None:
     if not targets:
         return
     table = terminal.table("target", "result", "")
@@ -75,18 +76,18 @@ def _show_targets(targets: list[Target]) -> None:
     terminal.out().print(table)
 
 
-def _show_sides(result: Result) -> None:
+def _show_systems(result: ComparisonResult) -> None:
     console = terminal.out()
     console.print()
-    for name, side in result.sides.items():
-        bulk = f"; bulk: {side.bulk}" if side.bulk else "; no bulk call"
-        console.print(f"[bold]{name}[/] {side.version or ''}: {escape(side.durability + bulk)}")
-        console.print(f"  {_health(side)}")
+    for name, system in result.systems.items():
+        bulk = f"; bulk: {system.bulk}" if system.bulk else "; no bulk call"
+        console.print(f"[bold]{name}[/] {system.version or ''}: {escape(system.durability + bulk)}")
+        console.print(f"  {_health(system)}")
     for name, reason in result.skipped.items():
         console.print(f"[bold]{name}[/] skipped: {escape(reason)}")
 
 
-def _health(side: SideResult) -> str:
-    if not side.problems:
+def _health(system: SystemResult) -> str:
+    if not system.problems:
         return "[green]every job ran exactly once[/]"
-    return f"[red]{escape('; '.join(dict.fromkeys(side.problems)))}[/]"
+    return f"[red]{escape('; '.join(dict.fromkeys(system.problems)))}[/]"

@@ -16,7 +16,7 @@ from threading import Thread
 from uuid import UUID
 
 import pytest
-from benchmarks.chaos.call_history import History, Recorded
+from benchmarks.chaos.call_history import CallHistory, HistoryRecordingStore
 from benchmarks.chaos.checks.linearizability import Call, Kind, explain, shown
 from tests.testing import broken_stores
 
@@ -85,13 +85,13 @@ def read(
     return Call(kind=Kind.READ, began=at, ended=at + 1, answer="seen", state=row)
 
 
-def ends(
+def end(
     at: float, fence: int, answer: str | None, state: str | None = None, *,
-    word: str = "succeed", token: str = "a", lasts: float = 1,
+    trigger: str = "succeed", token: str = "a", lasts: float = 1,
 ) -> Call:  # fmt: skip
-    kind = Kind.RESCUE if word in {"crash", "give-up"} else Kind.SETTLE
+    kind = Kind.RESCUE if trigger in {"crash", "give-up"} else Kind.SETTLE
     return Call(
-        kind=kind, began=at, ended=at + lasts, fence=fence, token=token, word=word,
+        kind=kind, began=at, ended=at + lasts, fence=fence, token=token, trigger=trigger,
         answer=answer, state=state,
     )  # fmt: skip
 
@@ -100,155 +100,155 @@ def cancel(at: float, answer: str, state: str, lasts: float = 1) -> Call:
     return Call(kind=Kind.CANCEL, began=at, ended=at + lasts, answer=answer, state=state)
 
 
-BEGUN = (enqueue(0), claim(2, 1))
-CRASHED = (*BEGUN, ends(20, 1, "applied", "queued", word="crash"))
-TRUE = {
-    "a plain life": (*BEGUN, ends(4, 1, "applied", "succeeded")),
-    "a settle that is repeated": (
-        *BEGUN, ends(4, 1, None, lasts=inf), ends(6, 1, "applied", "succeeded"),
-        ends(8, 1, "applied", "succeeded"),
+CLAIMED = (enqueue(0), claim(2, 1))
+CRASHED = (*CLAIMED, end(20, 1, "applied", "queued", trigger="crash"))
+LINEARIZABLE = {
+    "one successful attempt": (*CLAIMED, end(4, 1, "applied", "succeeded")),
+    "a repeated settle": (
+        *CLAIMED, end(4, 1, None, lasts=inf), end(6, 1, "applied", "succeeded"),
+        end(8, 1, "applied", "succeeded"),
     ),
-    "a ghost that is refused": (
-        *CRASHED, claim(22, 2, token="b"), ends(24, 1, "stale"), extend(26, 1, "stale"),
-        ends(28, 2, "applied", "succeeded", token="b"),
+    "a stale worker that is refused": (
+        *CRASHED, claim(22, 2, token="b"), end(24, 1, "stale"), extend(26, 1, "stale"),
+        end(28, 2, "applied", "succeeded", token="b"),
     ),
-    "a claim whose answer was lost": (
-        enqueue(0), claim(2, 1, received=False), ends(20, 1, "applied", "queued", word="crash"),
-        claim(22, 2, token="b"), ends(24, 2, "applied", "succeeded", token="b"),
+    "a claim with a lost response": (
+        enqueue(0), claim(2, 1, received=False), end(20, 1, "applied", "queued", trigger="crash"),
+        claim(22, 2, token="b"), end(24, 2, "applied", "succeeded", token="b"),
     ),
-    "a cancel that comes while the success does": (
-        *BEGUN, ends(4, 1, "applied", "canceled", lasts=3), cancel(5, "applied", "running"),
+    "a cancel during the settle": (
+        *CLAIMED, end(4, 1, "applied", "canceled", lasts=3), cancel(5, "applied", "running"),
     ),
-    "a cancel that comes too late": (
-        *BEGUN, cancel(4, "conflict", "succeeded", lasts=3), ends(5, 1, "applied", "succeeded"),
+    "a cancel after the end": (
+        *CLAIMED, cancel(4, "conflict", "succeeded", lasts=3), end(5, 1, "applied", "succeeded"),
     ),
-    "a release, and again from the start": (
-        *BEGUN, ends(4, 1, "applied", "queued", word="release"), claim(6, 2, token="b"),
-        extend(8, 1, "stale"), ends(10, 2, "applied", "succeeded", token="b"),
+    "a release, and a new claim": (
+        *CLAIMED, end(4, 1, "applied", "queued", trigger="release"), claim(6, 2, token="b"),
+        extend(8, 1, "stale"), end(10, 2, "applied", "succeeded", token="b"),
     ),
-    "a rescue that is too late by a hair": (
-        *BEGUN, extend(9, 1, "applied"), ends(12, 1, "stale", word="crash"),
+    "a rescue just after an extension": (
+        *CLAIMED, extend(9, 1, "applied"), end(12, 1, "stale", trigger="crash"),
     ),
-    "a lease that a shorter extension leaves as it is": (
-        *BEGUN, extend(4, 1, "applied")._replace(seconds=1), ends(11, 1, "stale", word="crash"),
+    "a shorter extension that leaves the lease unchanged": (
+        *CLAIMED, extend(4, 1, "applied")._replace(seconds=1), end(11, 1, "stale", trigger="crash"),
     ),
-    "a holder that says something": (
-        *BEGUN, record(4, 1, "applied"), ends(6, 1, "applied", "succeeded"),
+    "a record of the lease holder": (
+        *CLAIMED, record(4, 1, "applied"), end(6, 1, "applied", "succeeded"),
     ),
-    "something said while the lease is lost": (
-        *BEGUN, ends(20, 1, "applied", "queued", word="crash", lasts=4),
+    "records during a rescue": (
+        *CLAIMED, end(20, 1, "applied", "queued", trigger="crash", lasts=4),
         record(21, 1, "applied"), record(22, 1, "stale", "queued", lasts=3),
     ),
-    "something said before the claim was heard of": (
+    "a record before the response of the claim": (
         enqueue(0), claim(2, 1)._replace(ended=9.0), record(4, 1, "applied"),
     ),
-    "a row that counts what happened": (
+    "a row with correct counts": (
         *CRASHED, claim(22, 2, token="b"),
-        ends(24, 2, "applied", "retrying", word="retry", token="b"),
+        end(24, 2, "applied", "retrying", trigger="retry", token="b"),
         read(26, "retrying", 2, errors=1, crashes=1),
     ),
-    "a row that was asked to stop, and did": (
-        *BEGUN, cancel(4, "applied", "running"), read(6, "running", 1, cancel=True),
-        ends(8, 1, "applied", "canceled", word="retry"), read(10, "canceled", 1, cancel=True),
+    "a row with a cancel request that took effect": (
+        *CLAIMED, cancel(4, "applied", "running"), read(6, "running", 1, cancel=True),
+        end(8, 1, "applied", "canceled", trigger="retry"), read(10, "canceled", 1, cancel=True),
     ),
-    "a row that is not there yet": (read(0, "none", 0), enqueue(2), read(4, "created", 0)),
-    "a settle that nobody heard, and arrives when its job is another's": (
-        *BEGUN, ends(4, 1, None, lasts=inf), ends(20, 1, "applied", "queued", word="crash"),
-        claim(22, 2, token="b"), ends(24, 2, "applied", "succeeded", token="b"),
+    "a read before the enqueue": (read(0, "none", 0), enqueue(2), read(4, "created", 0)),
+    "a late settle after the next claim": (
+        *CLAIMED, end(4, 1, None, lasts=inf), end(20, 1, "applied", "queued", trigger="crash"),
+        claim(22, 2, token="b"), end(24, 2, "applied", "succeeded", token="b"),
         read(26, "succeeded", 2, crashes=1),
     ),
-    "a claim that nobody heard, and arrives after its repeat was settled": (
+    "a late claim after its repeat was settled": (
         enqueue(0), claim(2, 1, received=False), claim(4, 1),
-        ends(6, 1, "applied", "queued", word="release"),
-        ends(30, 2, "applied", "queued", word="crash"), claim(32, 3, token="b"),
+        end(6, 1, "applied", "queued", trigger="release"),
+        end(30, 2, "applied", "queued", trigger="crash"), claim(32, 3, token="b"),
     ),
-    "a cancel that nobody heard, and arrives later": (
+    "a late cancel": (
         enqueue(0), Call(kind=Kind.CANCEL, began=1), claim(2, 1), read(4, "running", 1),
-        ends(6, 1, "applied", "canceled"), read(8, "canceled", 1, cancel=True),
+        end(6, 1, "applied", "canceled"), read(8, "canceled", 1, cancel=True),
     ),
 }  # fmt: skip
-FALSE = {
-    "a ghost that is heard": (
-        *CRASHED, claim(22, 2, token="b"), ends(24, 1, "applied", "succeeded"),
-        ends(28, 2, "stale", token="b"),
+NOT_LINEARIZABLE = {
+    "a settle of a stale worker that is applied": (
+        *CRASHED, claim(22, 2, token="b"), end(24, 1, "applied", "succeeded"),
+        end(28, 2, "stale", token="b"),
     ),
-    "two ends": (
-        *CRASHED, claim(22, 2, token="b"), ends(24, 1, "applied", "succeeded"),
-        ends(28, 2, "applied", "succeeded", token="b"),
+    "two applied settles": (
+        *CRASHED, claim(22, 2, token="b"), end(24, 1, "applied", "succeeded"),
+        end(28, 2, "applied", "succeeded", token="b"),
     ),
-    "two holders": (*BEGUN, claim(4, 2, token="b")),
-    "two holders of one fence": (*BEGUN, claim(4, 1, token="b")),
-    "a fence that is skipped": (*CRASHED, claim(22, 3, token="b")),
-    "a rescue before the lease ran out": (
-        *BEGUN, ends(4, 1, "applied", "queued", word="crash"),
+    "two lease holders": (*CLAIMED, claim(4, 2, token="b")),
+    "two lease holders with one fence": (*CLAIMED, claim(4, 1, token="b")),
+    "a skipped fence": (*CRASHED, claim(22, 3, token="b")),
+    "a rescue before lease expiry": (
+        *CLAIMED, end(4, 1, "applied", "queued", trigger="crash"),
     ),
-    "a rescue although it was extended": (
-        *BEGUN, extend(11, 1, "applied"), ends(14, 1, "applied", "queued", word="crash"),
+    "a rescue after an extension": (
+        *CLAIMED, extend(11, 1, "applied"), end(14, 1, "applied", "queued", trigger="crash"),
     ),
-    "a rescue that nobody heard, before the lease ran out": (
-        *BEGUN, ends(4, 1, None, word="crash", lasts=inf), claim(6, 2, token="b"),
+    "a rescue without a response before lease expiry": (
+        *CLAIMED, end(4, 1, None, trigger="crash", lasts=inf), claim(6, 2, token="b"),
     ),
-    "a rescue that was answered late, and cannot have waited for the lease": (
-        *BEGUN, ends(4, 1, "applied", "queued", word="crash", lasts=40), claim(6, 2, token="b"),
+    "a slow rescue that cannot have waited for lease expiry": (
+        *CLAIMED, end(4, 1, "applied", "queued", trigger="crash", lasts=40), claim(6, 2, token="b"),
     ),
     "an extension after the rescue": (*CRASHED, extend(22, 1, "applied")),
-    "an accepted cancel that is overruled": (
-        *BEGUN, cancel(4, "applied", "running"), ends(6, 1, "applied", "succeeded"),
+    "a success after an accepted cancel": (
+        *CLAIMED, cancel(4, "applied", "running"), end(6, 1, "applied", "succeeded"),
     ),
-    "an accepted cancel that the keeper is not told of": (
-        *BEGUN, cancel(4, "applied", "running"), extend(6, 1, "applied", cancel=False),
+    "an extension that does not report an accepted cancel": (
+        *CLAIMED, cancel(4, "applied", "running"), extend(6, 1, "applied", cancel=False),
     ),
-    "a cancel that is refused by a job that waits": (enqueue(0), cancel(2, "conflict", "queued")),
-    "a claim of a job that is over": (
-        *BEGUN, ends(4, 1, "applied", "succeeded"), claim(6, 2, token="b"),
+    "a refused cancel of a queued job": (enqueue(0), cancel(2, "conflict", "queued")),
+    "a claim of an ended job": (
+        *CLAIMED, end(4, 1, "applied", "succeeded"), claim(6, 2, token="b"),
     ),
-    "a holder that is told it is stale": (*BEGUN, ends(4, 1, "stale")),
-    "a settle that is answered before it can be": (
-        enqueue(0), ends(2, 1, "applied", "succeeded"), claim(4, 1),
+    "a refused settle of the lease holder": (*CLAIMED, end(4, 1, "stale")),
+    "a settle before the claim": (
+        enqueue(0), end(2, 1, "applied", "succeeded"), claim(4, 1),
     ),
-    "a ghost that is heard to say something": (
+    "an applied record of a stale worker": (
         *CRASHED, claim(22, 2, token="b"), record(24, 1, "applied"),
     ),
-    "something said after the end": (
-        *BEGUN, ends(4, 1, "applied", "succeeded"), record(6, 1, "applied", "succeeded"),
+    "a record after the end": (
+        *CLAIMED, end(4, 1, "applied", "succeeded"), record(6, 1, "applied", "succeeded"),
     ),
-    "something said before the claim": (enqueue(0), record(2, 1, "applied"), claim(4, 1)),
-    "something said with the token of another": (*BEGUN, record(4, 1, "applied", token="b")),
-    "a holder that may not speak": (
-        *BEGUN, record(4, 1, "stale"), ends(6, 1, "applied", "succeeded"),
+    "a record before the claim": (enqueue(0), record(2, 1, "applied"), claim(4, 1)),
+    "a record with the token of another claim": (*CLAIMED, record(4, 1, "applied", token="b")),
+    "a refused record of the lease holder": (
+        *CLAIMED, record(4, 1, "stale"), end(6, 1, "applied", "succeeded"),
     ),
-    "a row that is not what its job was told": (
-        *BEGUN, ends(4, 1, "applied", "succeeded"), read(6, "canceled", 1),
+    "a row with another final state": (
+        *CLAIMED, end(4, 1, "applied", "succeeded"), read(6, "canceled", 1),
     ),
-    "a row that forgot its last claim": (*BEGUN, read(4, "running", 0)),
-    "a row that counts an attempt too many": (*BEGUN, read(4, "running", 1, attempt=2)),
-    "a crash that is not counted": (*CRASHED, read(22, "queued", 1)),
+    "a row without its last claim": (*CLAIMED, read(4, "running", 0)),
+    "a row with one attempt too many": (*CLAIMED, read(4, "running", 1, attempt=2)),
+    "an uncounted crash": (*CRASHED, read(22, "queued", 1)),
     "a crash that is counted twice": (*CRASHED, read(22, "queued", 1, crashes=2)),
     "a release that counts as an error": (
-        *BEGUN, ends(4, 1, "applied", "queued", word="release"), read(6, "queued", 1, errors=1),
+        *CLAIMED, end(4, 1, "applied", "queued", trigger="release"), read(6, "queued", 1, errors=1),
     ),
     "an accepted cancel that is not in the row": (
-        *BEGUN, cancel(4, "applied", "running"), read(6, "running", 1),
+        *CLAIMED, cancel(4, "applied", "running"), read(6, "running", 1),
     ),
-    "a job that was accepted and is gone": (enqueue(0), read(2, "none", 0)),
-    "a settle that nobody heard, and that ends the attempt of another": (
-        *BEGUN, ends(4, 1, None, lasts=inf), ends(20, 1, "applied", "queued", word="crash"),
+    "a missing row of an accepted job": (enqueue(0), read(2, "none", 0)),
+    "a late settle that ends the attempt of another worker": (
+        *CLAIMED, end(4, 1, None, lasts=inf), end(20, 1, "applied", "queued", trigger="crash"),
         claim(22, 2, token="b"), read(24, "succeeded", 2, crashes=1),
     ),
-    "a claim that nobody heard, and that took the job out of another's hands": (
+    "a late claim that takes a running job": (
         enqueue(0), claim(2, 1, received=False), claim(4, 1, token="b"), read(6, "running", 2),
     ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TRUE)
-def test_what_can_have_happened_is_believed(name: str) -> None:
-    assert explain(TRUE[name]) is None
+@pytest.mark.parametrize("name", LINEARIZABLE)
+def test_a_linearizable_history_is_accepted(name: str) -> None:
+    assert explain(LINEARIZABLE[name]) is None
 
 
-@pytest.mark.parametrize("name", FALSE)
-def test_what_cannot_have_happened_is_not(name: str) -> None:
-    assert "nothing fits" in (explain(FALSE[name]) or "")
+@pytest.mark.parametrize("name", NOT_LINEARIZABLE)
+def test_a_history_that_is_not_linearizable_is_rejected(name: str) -> None:
+    assert "no call fits" in (explain(NOT_LINEARIZABLE[name]) or "")
 
 
 # -- races on real stores
@@ -265,20 +265,20 @@ class Client:
         self._name = f"client-{seed}"
 
     async def run(self, turns: int) -> None:
-        doings = (self._claim, self._extend, self._settle, self._settle, self._cancel, self._sweep,
-                  self._say)  # fmt: skip
+        calls = (self._claim, self._extend, self._settle, self._settle, self._cancel, self._sweep,
+                  self._record)  # fmt: skip
         async with self._store:
             for _ in range(turns):
-                await self._random.choice(doings)()
+                await self._random.choice(calls)()
                 await asyncio.sleep(self._random.uniform(0, 0.004))
 
     async def _claim(self) -> None:
         self._held += await claim_all(self._store, limit=3, worker=self._name, lease=0.03)
 
     async def _extend(self) -> None:
-        """Also leases that were lost long ago."""
-        if some := self._random.sample(self._held, min(3, len(self._held))):
-            await self._store.extend([row.lease for row in some], 0.03)
+        """Extend some leases, also lost ones."""
+        if rows := self._random.sample(self._held, min(3, len(self._held))):
+            await self._store.extend([row.lease for row in rows], 0.03)
 
     async def _settle(self) -> None:
         if self._held:
@@ -289,10 +289,10 @@ class Client:
             if self._random.random() < 0.7:
                 self._held.remove(row)
 
-    async def _say(self) -> None:
-        if some := self._random.sample(self._held, min(3, len(self._held))):
+    async def _record(self) -> None:
+        if rows := self._random.sample(self._held, min(3, len(self._held))):
             message = [Record(n=1, type=EventType.LOG, body=b"1")]
-            await self._store.record([AttemptRecords(row.lease, message) for row in some])
+            await self._store.record([AttemptRecords(row.lease, message) for row in rows])
 
     async def _cancel(self) -> None:
         if self._random.random() < 0.1:
@@ -306,32 +306,32 @@ class Client:
 
 
 async def race(root: Store, clients: int = 4, turns: int = 300) -> list[str]:
-    """What of the histories cannot have happened. Each client has a thread and a loop."""
-    history = History(time.time)
-    store = Recorded(root, history)
+    """Return the non-linearizable histories. Each client has a thread and an event loop."""
+    history = CallHistory(time.time)
+    store = HistoryRecordingStore(root, history)
     jobs = [make_job() for _ in range(60)]
     await store.enqueue(jobs)
     ids = [job.id for job in jobs]
-    hands = [Client(store.twin(), ids, seed) for seed in range(clients)]
-    threads = [Thread(target=asyncio.run, args=(hand.run(turns),)) for hand in hands]
+    workers = [Client(store.twin(), ids, seed) for seed in range(clients)]
+    threads = [Thread(target=asyncio.run, args=(worker.run(turns),)) for worker in workers]
     for thread in threads:
         thread.start()
     for thread in threads:
         await asyncio.to_thread(thread.join)
     await store.get(ids)
-    return [story for job in ids if (story := history.judge(job)) is not None]
+    return [violation for job in ids if (violation := history.explain_violation(job)) is not None]
 
 
-async def test_clients_that_race_on_sqlite_are_answered_in_some_order(tmp_path: Path) -> None:
+async def test_racing_clients_on_sqlite_have_linearizable_histories(tmp_path: Path) -> None:
     async with open_store(f"sqlite:///{tmp_path}/jobs.db") as store:
         assert await race(store) == []
 
 
-async def test_clients_that_race_in_memory_are_answered_in_some_order() -> None:
+async def test_racing_clients_in_memory_have_linearizable_histories() -> None:
     assert await race(MemoryStore()) == []
 
 
-class HearsGhosts(broken_stores.Broken):
+class AcceptsStaleRecords(broken_stores.Broken):
     """Accepts records from any worker for a running job."""
 
     def _record(self, entry: AttemptRecords) -> ApplyResult:
@@ -343,7 +343,9 @@ class HearsGhosts(broken_stores.Broken):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "store", [broken_stores.SettlesByIdOnly, broken_stores.ClaimsTwice, HearsGhosts]
+    "store", [broken_stores.SettlesByIdOnly, broken_stores.ClaimsTwice, AcceptsStaleRecords]
 )
-async def test_a_race_finds_a_store_that_accepts_stale_workers(store: Callable[..., Store]) -> None:
+async def test_a_race_detects_a_store_that_accepts_stale_workers(
+    store: Callable[..., Store],
+) -> None:
     assert await race(store()) != []

@@ -30,7 +30,7 @@ def progress_is_written_by_the_jobs_id() -> None:
     swap(MemoryStore, "_record", planted)
 
 
-@caught_by(SIMULATION + "test_the_last_row_of_each_job_is_what_the_answers_led_to")
+@caught_by(SIMULATION + "test_the_final_row_of_each_job_follows_from_the_call_results")
 def a_rescue_is_not_counted() -> None:
     """A rescue is not counted: a job that kills its workers never ends."""
     swap(decision_builder, "_crashed", lambda _: False)

@@ -16,9 +16,9 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from windlass.bench.peers import OURS, OURS_ON_POSTGRES, PEERS
+from windlass.bench.adapters import PEERS, WINDLASS, WINDLASS_ON_POSTGRES
+from windlass.bench.database_server import DatabaseServer
 from windlass.bench.plan import GROUPS, Plan, ProgressCallback
-from windlass.bench.server import BenchServer
 from windlass.cli import terminal
 from windlass.core.errors import InvalidArgumentError
 from windlass.stores import public_url
@@ -56,8 +56,8 @@ def bench(
     code is 0 for any result.
     """
     # Imported here, so that other commands start faster.
-    from windlass.bench.bench_run import measure  # noqa: PLC0415
-    from windlass.bench.results import SQLITE  # noqa: PLC0415
+    from windlass.bench.comparison import compare  # noqa: PLC0415
+    from windlass.bench.targets import SQLITE_TARGETS  # noqa: PLC0415
     from windlass.cli.bench_table import show  # noqa: PLC0415
 
     plan = Plan.of(quick=quick, jobs=jobs, rounds=rounds, only=_split_names(only))
@@ -66,9 +66,9 @@ def bench(
         raise InvalidArgumentError(
             f"--json {json_file}: the directory does not exist; create it first"
         )
-    servers, goals = _servers(url), SQLITE if url is None else ()
+    servers, targets = _servers(url), SQLITE_TARGETS if url is None else ()
     with _work_directory(directory or Path.cwd()) as folder, _progress() as on_progress:
-        result = measure(plan, folder, on_progress, chosen, servers=servers, goals=goals)
+        result = compare(plan, folder, on_progress, chosen, servers=servers, targets=targets)
     if json_file is not None:
         json_file.write_text(json.dumps(result.to_json(), indent=2) + "\n", encoding="utf-8")
     show(result)
@@ -85,7 +85,7 @@ def _chosen_peers(text: str | None) -> dict[str, str]:
         raise InvalidArgumentError(
             f"unknown --peers {', '.join(unknown)}; choose from {', '.join(list(PEERS)[1:])}"
         )
-    return {name: module for name, module in PEERS.items() if name == OURS or name in names}
+    return {name: module for name, module in PEERS.items() if name == WINDLASS or name in names}
 
 
 def _no_peers(peers: str | None) -> dict[str, str]:
@@ -95,10 +95,10 @@ def _no_peers(peers: str | None) -> dict[str, str]:
             "--peers work with SQLite only, and --url measures PostgreSQL; "
             "remove one of them (the project's repository has peers on PostgreSQL)"
         )
-    return {OURS: OURS_ON_POSTGRES}
+    return {WINDLASS: WINDLASS_ON_POSTGRES}
 
 
-def _servers(url: str | None) -> dict[str, BenchServer]:
+def _servers(url: str | None) -> dict[str, DatabaseServer]:
     if url is None:
         return {}
     if split(url).scheme not in POSTGRES or find_spec("asyncpg") is None:
@@ -106,16 +106,16 @@ def _servers(url: str | None) -> dict[str, BenchServer]:
             f"--url {public_url(url)}: use postgresql://user@host/database, "
             "and install asyncpg: pip install 'windlass[postgres]'"
         )
-    from windlass.bench.postgres import Postgres  # noqa: PLC0415 - optional package
+    from windlass.bench.postgres_server import PostgresServer  # noqa: PLC0415 - optional package
 
-    return {"postgresql": Postgres(url)}
+    return {"postgresql": PostgresServer(url)}
 
 
 @contextlib.contextmanager
 def _work_directory(parent: Path) -> Iterator[Path]:
     """Create a temporary directory, removed at the end and on SIGTERM."""
 
-    def end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
+    def exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
         raise typer.Exit(TERMINATED)
 
     try:
@@ -124,7 +124,7 @@ def _work_directory(parent: Path) -> Iterator[Path]:
     except OSError as error:
         raise InvalidArgumentError(f"cannot write in {parent}: {error}; set --directory") from None
     with directory as name:
-        previous = signal.signal(signal.SIGTERM, end)
+        previous = signal.signal(signal.SIGTERM, exit_on_signal)
         try:
             yield Path(name)
         finally:

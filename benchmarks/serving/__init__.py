@@ -1,5 +1,0 @@
-"""`python -m benchmarks.serving`: throughput of enqueues over HTTP and latency of event streams.
-
-Clients are separate processes on raw sockets, so they need little CPU beside the server. `sockets`
-imports no Windlass code: the crash laboratory uses it, too.
-"""

@@ -1,0 +1,29 @@
+"""An adapter that gets half of the jobs and settles them half a second after the last run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.bench.adapters.file_queue import FileQueueAdapter
+
+from windlass.bench.adapters.queue_adapter import payload
+from windlass.bench.child.job_ledger import JobLedger
+
+SETTLED = Path("settled")
+
+
+class LateSettleAdapter(FileQueueAdapter):
+    job_share = 0.5
+
+    def run(self, ledger: JobLedger, text: str) -> None:
+        ledger.record_run(text)
+        if text.startswith(payload(19)):  # the last of the tests' twenty
+            time.sleep(0.5)
+            SETTLED.touch()
+
+    def unfinished(self) -> int:
+        return 0 if SETTLED.exists() else 1
+
+
+adapter = LateSettleAdapter
