@@ -17,7 +17,7 @@ from uuid import UUID
 
 import apsw
 import pytest
-from tests.worker.event_waits import WAIT_TIMEOUT as PATIENCE
+from tests.worker.event_waits import WAIT_TIMEOUT
 from tests.worker.workers import config, run_burst
 
 from windlass import (
@@ -80,7 +80,7 @@ def file(tmp_path: Path) -> Iterator[Windlass]:
 
 def burst(app: Windlass) -> None:
     """Run all queued jobs, from code without an event loop."""
-    asyncio.run(asyncio.wait_for(app.worker(config(burst=True)).run(), PATIENCE))
+    asyncio.run(asyncio.wait_for(app.worker(config(burst=True)).run(), WAIT_TIMEOUT))
 
 
 # -- sync and async API
@@ -94,7 +94,7 @@ async def test_the_async_api_enqueues_waits_and_returns_the_result(app: Windlass
     job = await shout.aenqueue("hello")
     assert (job.state, job.duplicate) == (State.QUEUED, False)
     await run_burst(app)
-    assert await job.aresult(PATIENCE) == "HELLO"
+    assert await job.aresult(WAIT_TIMEOUT) == "HELLO"
     assert job.state is State.SUCCEEDED
 
 
@@ -106,8 +106,8 @@ def test_the_sync_api_works_without_an_event_loop(plain: Windlass) -> None:
     job = shout.enqueue("hello")
     burst(plain)
     assert job.refresh().state is State.SUCCEEDED
-    assert job.wait(PATIENCE).row.percent == 100
-    assert job.result(PATIENCE) == "HELLO"
+    assert job.wait(WAIT_TIMEOUT).row.percent == 100
+    assert job.result(WAIT_TIMEOUT) == "HELLO"
 
 
 async def test_a_sync_call_in_a_running_event_loop_works_and_warns(app: Windlass) -> None:
@@ -132,7 +132,7 @@ async def test_every_sync_method_works_in_a_running_event_loop(app: Windlass) ->
     assert held.submit() is State.QUEUED
     assert held.cancel() is State.CANCELED
     await run_burst(app)
-    assert job.result(PATIENCE) == "HELLO"
+    assert job.result(WAIT_TIMEOUT) == "HELLO"
 
 
 async def test_a_task_may_enqueue_by_the_sync_or_async_api(app: Windlass) -> None:
@@ -153,7 +153,7 @@ async def test_a_task_may_enqueue_by_the_sync_or_async_api(app: Windlass) -> Non
     jobs = [await parent.aenqueue(), await async_parent.aenqueue()]
     await run_burst(app)
     for job in jobs:
-        child = await app.client().get(await job.aresult(PATIENCE))
+        child = await app.client().get(await job.aresult(WAIT_TIMEOUT))
         assert child.state is State.SUCCEEDED
 
 
@@ -170,7 +170,7 @@ def test_threads_share_the_sync_api(plain: Windlass) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(WAIT_TIMEOUT)
     assert len(set(ids)) == 80
 
 
@@ -287,7 +287,7 @@ async def test_a_held_job_runs_only_when_it_is_submitted(app: Windlass) -> None:
     assert (await job.arefresh()).state is State.CREATED
     assert await job.asubmit() is State.QUEUED
     await run_burst(app)
-    assert await job.aresult(PATIENCE) == 1
+    assert await job.aresult(WAIT_TIMEOUT) == 1
 
 
 async def test_a_repeated_request_returns_the_same_job(app: Windlass) -> None:
@@ -322,7 +322,7 @@ async def test_a_unique_key_returns_the_active_job(app: Windlass) -> None:
     assert newest.id != first.id
     assert (await first.arefresh()).state is State.CANCELED
     await run_burst(app)
-    assert await newest.aresult(PATIENCE) == 3
+    assert await newest.aresult(WAIT_TIMEOUT) == 3
 
 
 async def test_a_bulk_enqueue_returns_jobs_in_order_and_marks_duplicates(app: Windlass) -> None:
@@ -339,7 +339,7 @@ async def test_a_bulk_enqueue_returns_jobs_in_order_and_marks_duplicates(app: Wi
     await run_burst(app)
     expected = [2 * n for n in range(50)]
     expected.insert(25, 200)
-    assert [await job.aresult(PATIENCE) for job in jobs] == [*expected, 200]
+    assert [await job.aresult(WAIT_TIMEOUT) for job in jobs] == [*expected, 200]
 
 
 async def test_an_invalid_job_in_a_bulk_enqueue_raises_and_the_others_are_stored(
@@ -368,7 +368,7 @@ async def test_a_waiting_job_is_canceled_at_once_with_its_reason(app: Windlass) 
     job = await noop.aenqueue()
     assert await job.acancel("wrong file") is State.CANCELED
     with pytest.raises(JobFailedError, match=r"was canceled: wrong file") as caught:
-        await job.aresult(PATIENCE)
+        await job.aresult(WAIT_TIMEOUT)
     assert (caught.value.state, caught.value.remote_traceback) == ("canceled", None)
 
 
@@ -391,7 +391,7 @@ async def test_a_result_has_the_annotated_type(app: Windlass) -> None:
 
     job = await find.aenqueue(film)
     await run_burst(app)
-    assert await job.aresult(PATIENCE) == {UUID(int=7): film}
+    assert await job.aresult(WAIT_TIMEOUT) == {UUID(int=7): film}
 
 
 async def test_a_failed_job_raises_with_the_remote_traceback(app: Windlass) -> None:
@@ -402,7 +402,7 @@ async def test_a_failed_job_raises_with_the_remote_traceback(app: Windlass) -> N
     job = await explode.aenqueue(3)
     await run_burst(app)
     with pytest.raises(JobFailedError, match=r"attempt 2: ZeroDivisionError: at 3") as caught:
-        await job.aresult(PATIENCE)
+        await job.aresult(WAIT_TIMEOUT)
     assert explode.name in str(caught.value)
     assert "ZeroDivisionError: at 3" in (caught.value.remote_traceback or "")
 
@@ -414,7 +414,7 @@ async def test_events_are_followed_live_until_the_job_ends(app: Windlass) -> Non
 
     job = await noop.aenqueue()
     working = asyncio.create_task(run_burst(app))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         events = [event async for event in job.aevents()]
         await working
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
@@ -488,7 +488,7 @@ def test_a_transaction_past_its_timeout_is_rolled_back(films: Windlass) -> None:
             tx.execute("INSERT INTO films VALUES ('M')")
             other = threading.Thread(target=enqueue_cut, args=(films, "other"))
             other.start()  # waits for the writer, and gets it after the timeout
-            other.join(PATIENCE)
+            other.join(WAIT_TIMEOUT)
             tx.execute("INSERT INTO films VALUES ('N')")
 
     with pytest.raises(ConflictError, match=r"more than 0.05 s and was rolled back"):
@@ -502,12 +502,12 @@ async def test_an_async_enqueue_joins_the_transaction(films: Windlass) -> None:
     new = films.prepare(spec, ("M",), {}, _NO_OPTIONS)
 
     async def enqueue_and_fail() -> None:
-        with films.transaction(timeout=2 * PATIENCE):
+        with films.transaction(timeout=2 * WAIT_TIMEOUT):
             await films.aenqueue_many([new])
             raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
-        await asyncio.wait_for(enqueue_and_fail(), PATIENCE)
+        await asyncio.wait_for(enqueue_and_fail(), WAIT_TIMEOUT)
     with pytest.raises(NotFoundError):
         await films.client().get(new.id)
     await films.aclose()
@@ -612,9 +612,9 @@ async def test_a_file_of_an_encrypted_app_has_no_plain_text(tmp_path: Path) -> N
     assert again.duplicate
     bad = await fails.aenqueue("PAYLOAD-SECRET")
     await run_burst(app)
-    assert await job.aresult(PATIENCE) == "RESULT-SECRET STEP-SECRET"
+    assert await job.aresult(WAIT_TIMEOUT) == "RESULT-SECRET STEP-SECRET"
     with pytest.raises(JobFailedError, match="FINAL-SECRET PAYLOAD-SECRET") as caught:
-        await bad.aresult(PATIENCE)
+        await bad.aresult(WAIT_TIMEOUT)
     assert "FINAL-SECRET" in (caught.value.remote_traceback or "")
     raw = file_contents(tmp_path)  # also the WAL, while the database is open
     assert b"secretive" in raw
@@ -637,7 +637,7 @@ def test_closing_ends_every_thread_of_the_app(tmp_path: Path) -> None:
     async def use() -> None:
         job = await noop.aenqueue()
         await run_burst(app)
-        await job.aresult(PATIENCE)
+        await job.aresult(WAIT_TIMEOUT)
 
     for _ in range(3):
         asyncio.run(use())  # three event loops, each with its own handle
@@ -705,7 +705,7 @@ def test_a_used_app_works_in_a_forked_process(films: Windlass) -> None:
     job_ids: Any = fork.SimpleQueue()
     child = fork.Process(target=_enqueue_in_a_child, args=(films, job_ids))
     child.start()
-    child.join(PATIENCE)
+    child.join(WAIT_TIMEOUT)
     alive = child.is_alive()
     child.kill()
     assert not alive

@@ -27,7 +27,7 @@ from windlass import (
 from windlass.core.errors import InvalidInput
 from windlass.core.ids import uuid7
 
-TIMEOUT = 60.0
+WAIT_TIMEOUT = 60.0
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -64,7 +64,7 @@ async def test_results_are_passed_from_parents_to_children(app: Windlass) -> Non
     total = flow.add(add, left.result, b=right.result)
     run = await flow.aenqueue()
     async with working(app):
-        stats = await run.await_end(TIMEOUT)
+        stats = await run.await_end(WAIT_TIMEOUT)
         assert (stats.state, stats.percent, stats.jobs) == (State.SUCCEEDED, 100, 3)
         assert await (await run.ajob(total)).aresult() == 18
         jobs = [job async for job in run.ajobs()]
@@ -85,7 +85,7 @@ async def test_a_fan_in_gets_all_results_in_order(app: Windlass) -> None:
     end = flow.add(gather, parts.results, {"last": [parts.nodes[3].result, 7]})
     run = await flow.aenqueue()
     async with working(app):
-        await run.await_end(TIMEOUT)
+        await run.await_end(WAIT_TIMEOUT)
         assert await (await run.ajob(end)).aresult() == [*(n * n for n in range(20)), 9, 7]
 
 
@@ -102,7 +102,7 @@ async def test_a_parent_result_of_the_wrong_type_fails_the_child(app: Windlass) 
     wrong = flow.add(double, flow.add(name).result)  # type: ignore[arg-type]
     run = await flow.aenqueue()
     async with working(app):
-        assert (await run.await_end(TIMEOUT)).state is State.FAILED
+        assert (await run.await_end(WAIT_TIMEOUT)).state is State.FAILED
         job = await run.ajob(wrong)
         assert job.row.error is not None
         assert job.row.error.code == InvalidInput.code
@@ -127,7 +127,7 @@ async def test_a_node_can_wait_without_a_result_or_run_always(app: Windlass) -> 
     last = flow.add(note, "last").after(bad, never).run_always()
     run = await flow.aenqueue()
     async with working(app):
-        assert (await run.await_end(TIMEOUT)).state is State.FAILED
+        assert (await run.await_end(WAIT_TIMEOUT)).state is State.FAILED
         assert ran == ["first", "fail", "last"]
         assert (await run.ajob(never)).state is State.CANCELED
         assert (await run.ajob(last)).state is State.SUCCEEDED
@@ -174,7 +174,7 @@ async def test_chains_and_groups_pass_results_on(app: Windlass) -> None:
 
     run = await chain(add.call(1), add, group(add.call(b=10), add.call(b=20)), total).aenqueue()
     async with working(app):
-        assert (await run.await_end(TIMEOUT)).state is State.SUCCEEDED
+        assert (await run.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
         results = [await job.aresult() async for job in run.ajobs()]
         assert results == [36, 23, 13, 3, 2]
 
@@ -199,12 +199,12 @@ async def test_a_flow_is_canceled_and_retried_as_a_whole(app: Windlass) -> None:
     end = flow.add(total, parts.results)
     run = await flow.aenqueue()
     async with working(app):
-        assert (await run.await_end(TIMEOUT)).state is State.FAILED
+        assert (await run.await_end(WAIT_TIMEOUT)).state is State.FAILED
         assert (await run.ajob(end)).state is State.CANCELED
         assert sorted(ran) == [1, 2, 3]
         ready = True
         await run.aretry()
-        assert (await run.await_end(TIMEOUT)).state is State.SUCCEEDED
+        assert (await run.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
         assert await (await run.ajob(end)).aresult() == 6
         assert sorted(ran) == [1, 2, 2, 3]
         with pytest.raises(ConflictError, match="no job to re-run"):
@@ -215,7 +215,7 @@ async def test_a_flow_is_canceled_and_retried_as_a_whole(app: Windlass) -> None:
         held.add(shaky, first.result)
         waiting = await held.aenqueue()
         assert await waiting.acancel(reason="enough") == 2
-        assert (await waiting.await_end(TIMEOUT)).state is State.CANCELED
+        assert (await waiting.await_end(WAIT_TIMEOUT)).state is State.CANCELED
 
 
 async def test_a_flow_resumes_after_completed_steps(app: Windlass) -> None:
@@ -237,10 +237,10 @@ async def test_a_flow_resumes_after_completed_steps(app: Windlass) -> None:
     node = flow.add(make)
     run = await flow.aenqueue()
     async with working(app):
-        await run.await_end(TIMEOUT)
+        await run.await_end(WAIT_TIMEOUT)
         ready = True
         await run.aresume()
-        await run.await_end(TIMEOUT)
+        await run.await_end(WAIT_TIMEOUT)
         assert await (await run.ajob(node)).aresult() == "text"
         assert done == ["script"]
 
@@ -262,8 +262,8 @@ async def test_options_make_a_job_depend_on_others(app: Windlass) -> None:
         note.options(on_parent="explode")
     async with working(app):
         await first.asubmit()
-        assert await third.aresult(TIMEOUT) == 3
-        assert await second.aresult(TIMEOUT) == 2
+        assert await third.aresult(WAIT_TIMEOUT) == 3
+        assert await second.aresult(WAIT_TIMEOUT) == 2
 
 
 # -- from inside a task
@@ -293,7 +293,7 @@ async def test_a_task_fans_out_and_continues_with_the_results(app: Windlass) -> 
     worker = app.worker(WorkerConfig(queues={"default": 1, "parts": 2}, poll_interval=0.05))
     running = asyncio.create_task(worker.run())
     try:
-        assert await job.aresult(TIMEOUT) == 800
+        assert await job.aresult(WAIT_TIMEOUT) == 800
         assert started == [1, 2, 3]
         assert prepared == ["once"]
         assert (await job.arefresh()).row.retry_count == 0
@@ -325,7 +325,7 @@ async def test_an_attempt_after_a_failure_finds_its_children_again(
 
     job = await whole.aenqueue()
     async with working(app):
-        assert await job.aresult(TIMEOUT) == 6
+        assert await job.aresult(WAIT_TIMEOUT) == 6
     assert sorted(ran) == [1, 2, 3]
     assert attempts == [1, 2, 3, 4]
     assert job.row.retry_count == 1
@@ -348,7 +348,7 @@ async def test_a_failed_child_raises_in_the_waiting_task(app: Windlass) -> None:
 
     job = await whole.aenqueue()
     async with working(app):
-        assert "of 3 jobs of" in await job.aresult(TIMEOUT)
+        assert "of 3 jobs of" in await job.aresult(WAIT_TIMEOUT)
 
 
 async def test_a_sync_task_can_fan_out_and_wait(app: Windlass) -> None:
@@ -359,12 +359,12 @@ async def test_a_sync_task_can_fan_out_and_wait(app: Windlass) -> None:
     @app.task
     def whole(ctx: Context) -> list[int]:
         parts = ctx.map(part, [1, 2])
-        return [*parts, ctx.wait_for("more", timeout=TIMEOUT)]
+        return [*parts, ctx.wait_for("more", timeout=WAIT_TIMEOUT)]
 
     job = await whole.aenqueue()
     async with working(app):
         await app.asignal(job, "more", 9)
-        assert await job.aresult(TIMEOUT) == [2, 3, 9]
+        assert await job.aresult(WAIT_TIMEOUT) == [2, 3, 9]
 
 
 async def test_a_task_waits_for_a_signal_without_a_slot(app: Windlass) -> None:
@@ -384,10 +384,10 @@ async def test_a_task_waits_for_a_signal_without_a_slot(app: Windlass) -> None:
         async for event in job.aevents():
             if event.data.get("status") == State.RETRYING:
                 break
-        assert await (await other.aenqueue()).aresult(TIMEOUT) == "ran meanwhile"
+        assert await (await other.aenqueue()).aresult(WAIT_TIMEOUT) == "ran meanwhile"
         assert "until a signal arrives" in str(await app.client().why(job.id))
         await app.asignal(job.id, "approved", {"by": "ada"})
-        assert await job.aresult(TIMEOUT) == {"by": "ada"}
+        assert await job.aresult(WAIT_TIMEOUT) == {"by": "ada"}
         with pytest.raises(ConflictError):
             await app.asignal(job, "late")
     finally:
@@ -407,7 +407,7 @@ async def test_a_signal_after_the_timeout_raises_an_error(app: Windlass) -> None
 
     job = await patient.aenqueue()
     async with working(app):
-        assert await job.aresult(TIMEOUT) == "gave up"
+        assert await job.aresult(WAIT_TIMEOUT) == "gave up"
 
 
 async def test_a_retried_job_of_a_flow_gets_the_same_parent_results(app: Windlass) -> None:
@@ -427,11 +427,11 @@ async def test_a_retried_job_of_a_flow_gets_the_same_parent_results(app: Windlas
     last = flow.add(double, flow.add(number).result)
     run = await flow.aenqueue()
     async with working(app):
-        assert (await run.await_end(TIMEOUT)).state is State.FAILED
+        assert (await run.await_end(WAIT_TIMEOUT)).state is State.FAILED
         broken.clear()
         again = await (await run.ajob(last)).aretry()
-        assert await again.aresult(TIMEOUT) == 6
-        assert (await run.await_end(TIMEOUT)).state is State.SUCCEEDED
+        assert await again.aresult(WAIT_TIMEOUT) == 6
+        assert (await run.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
 
 
 async def test_a_retry_waits_for_the_retry_of_its_parent(app: Windlass) -> None:
@@ -452,15 +452,15 @@ async def test_a_retry_waits_for_the_retry_of_its_parent(app: Windlass) -> None:
     last = flow.add(double, first.result)
     run = await flow.aenqueue()
     async with working(app):
-        await run.await_end(TIMEOUT)
+        await run.await_end(WAIT_TIMEOUT)
         early = await (await run.ajob(last)).aretry()
         await early.arefresh()
         assert early.row.state is State.CANCELED  # because its parent has not succeeded
         await (await run.ajob(first)).aretry()  # fails again, after its child was created
-        await run.await_end(TIMEOUT)
+        await run.await_end(WAIT_TIMEOUT)
         broken.clear()
         await run.aretry()
-        assert (await run.await_end(TIMEOUT)).state is State.SUCCEEDED
+        assert (await run.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
         assert await (await run.ajob(last)).aresult() == 6
 
 
@@ -485,10 +485,10 @@ async def test_a_flow_with_a_fan_out_is_retried(app: Windlass) -> None:
     last = flow.add(double, flow.add(whole).result)
     run = await flow.aenqueue()
     async with working(app):
-        assert (await run.await_end(TIMEOUT)).state is State.FAILED
+        assert (await run.await_end(WAIT_TIMEOUT)).state is State.FAILED
         broken.clear()
         await run.aretry()
-        assert (await run.await_end(TIMEOUT)).state is State.SUCCEEDED
+        assert (await run.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
         assert await (await run.ajob(last)).aresult() == 6
 
 
@@ -508,7 +508,7 @@ async def test_a_job_with_a_pruned_parent_is_not_retried_with_another_result(
     last = flow.add(fail, first.result).after(flow.add(number))
     run = await flow.aenqueue()
     async with working(app):
-        await run.await_end(TIMEOUT)
+        await run.await_end(WAIT_TIMEOUT)
         job = await run.ajob(last)
         assert [result.applied for result in await app.client().store.delete([first.id])] == [True]
         with pytest.raises(NotFoundError, match="which was pruned"):
@@ -536,7 +536,7 @@ async def test_children_of_a_task_have_the_owner_of_its_job(
             assert len(runs) < 3
             await asyncio.sleep(0.01)
         gate.set()
-        assert await job.aresult(TIMEOUT) == 3
+        assert await job.aresult(WAIT_TIMEOUT) == 3
         assert runs == [1, 2]
 
 
@@ -554,7 +554,7 @@ async def test_children_that_could_not_end_are_refused(
 
     job = await whole.aenqueue()
     async with working(app):
-        await job.await_end(TIMEOUT)
+        await job.await_end(WAIT_TIMEOUT)
         assert job.row.error is not None
         assert job.row.error.code == "configuration"
 
@@ -581,7 +581,7 @@ async def test_a_pruned_child_is_not_run_again(app: Windlass) -> None:
         [edges] = await store.edges([job.id])
         assert [result.applied for result in await store.delete(edges.parents)] == [True, False]
         gate.set()
-        await job.await_end(TIMEOUT)
+        await job.await_end(WAIT_TIMEOUT)
         assert job.row.error is not None
         assert job.row.error.code == "missing_input"
         assert sorted(ran) == [1, 2]

@@ -10,8 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.worker.event_waits import WAIT_TIMEOUT as PATIENCE
-from tests.worker.event_waits import events_of
+from tests.worker.event_waits import WAIT_TIMEOUT, events_of
 from tests.worker.workers import config, run_burst
 
 from windlass import (
@@ -46,7 +45,7 @@ def plain(tmp_path: Path) -> Iterator[Windlass]:
 
 
 def burst(app: Windlass) -> None:
-    asyncio.run(asyncio.wait_for(app.worker(config(burst=True)).run(), PATIENCE))
+    asyncio.run(asyncio.wait_for(app.worker(config(burst=True)).run(), WAIT_TIMEOUT))
 
 
 # -- events of a task

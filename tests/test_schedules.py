@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.worker.event_waits import WAIT_TIMEOUT as PATIENCE
+from tests.worker.event_waits import WAIT_TIMEOUT
 from tests.worker.workers import run_burst
 
 from windlass import (
@@ -413,7 +413,7 @@ async def test_a_job_can_be_enqueued_in_addition_to_the_ticks(
     assert seen == ["report", "report"]
     assert one.row.headers == {"schedule": "daily", "schedule-tick": "2026-01-01T00:00:00Z"}
     await run_burst(app)
-    assert await one.aresult(PATIENCE) == "de"
+    assert await one.aresult(WAIT_TIMEOUT) == "de"
 
 
 async def test_a_name_that_is_taken_is_a_conflict(app: Windlass) -> None:

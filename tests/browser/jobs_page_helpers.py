@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 from tests.browser.page_helpers import run_in_thread
-from tests.server.conftest import TIMEOUT, LiveServer, make_app, run_server, wait_for_file
+from tests.server.conftest import WAIT_TIMEOUT, LiveServer, make_app, run_server, wait_for_file
 
 from windlass import Context, Windlass, WorkerConfig
 from windlass.core.ids import uuid7
@@ -62,7 +62,7 @@ def _worker(app: Windlass) -> Iterator[None]:
         yield
     finally:
         loop.call_soon_threadsafe(worker.stop)
-        thread.join(TIMEOUT)
+        thread.join(WAIT_TIMEOUT)
         loop.close()
 
 

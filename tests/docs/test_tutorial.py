@@ -27,7 +27,7 @@ FILE = re.compile(r"# ([\w.]+)(, continued)?\n")
 ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 END = "@end@"
 PAUSE = 0.1  # seconds between two reads
-TIMEOUT = 30.0  # seconds for a command that only reads
+WAIT_TIMEOUT = 30.0  # seconds for a command that only reads
 READ_COMMANDS = ("windlass jobs ", "windlass workers ", "windlass queues ", "ls ", "cat ", "tail ")
 WRITE_WORDS = ("submit", "cancel", "retry", "resume", "delete")
 INSTALL_COMMANDS = ("python3 -m venv", "pip install", ". .venv")  # already done
@@ -94,7 +94,7 @@ class Reader:
 
     def type(self, command: Command) -> None:
         """Run a command and compare its output; repeat it if it only reads."""
-        deadline = time.monotonic() + TIMEOUT
+        deadline = time.monotonic() + WAIT_TIMEOUT
         while True:
             message, code = self._run(self._with_real_ids(command.text))
             missing = self._missing(command.shown, message)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.worker.event_waits import WAIT_TIMEOUT as PATIENCE
+from tests.worker.event_waits import WAIT_TIMEOUT
 from tests.worker.spy_store import SpyStore
 from tests.worker.workers import running_worker
 
@@ -138,7 +138,7 @@ async def test_a_drain_ends_when_the_queue_is_empty() -> None:
     await second.options(hold=True).aenqueue()
     client = app.client()
     polls: list[DrainProgress] = []
-    async with asyncio.timeout(PATIENCE), running_worker(app, queues={"media": 2}):
+    async with asyncio.timeout(WAIT_TIMEOUT), running_worker(app, queues={"media": 2}):
         async for progress in client.drain("media"):
             polls.append(progress)
             if len(polls) == 2:
@@ -163,7 +163,7 @@ async def test_a_drain_waits_for_retrying_jobs() -> None:
         return "done"
 
     job = await delayed.aenqueue()
-    async with asyncio.timeout(PATIENCE), running_worker(app):
+    async with asyncio.timeout(WAIT_TIMEOUT), running_worker(app):
         async for _ in app.client().drain("default"):
             pass
         assert (await job.arefresh()).state is State.SUCCEEDED

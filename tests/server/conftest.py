@@ -24,7 +24,7 @@ from windlass.server.uvicorn_server import UvicornServer
 from windlass.worker import Worker
 
 STREAM = {"Accept": "text/event-stream"}
-TIMEOUT = 20.0
+WAIT_TIMEOUT = 20.0
 
 
 def exists(path: str) -> bool:
@@ -97,7 +97,7 @@ class LiveServer:
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
         return httpx.Client(
-            base_url=self.url, headers=headers, timeout=TIMEOUT, verify=False, **more
+            base_url=self.url, headers=headers, timeout=WAIT_TIMEOUT, verify=False, **more
         )
 
     def key(self, *roles: Role, owner: str | None = None, team: str | None = None) -> str:
@@ -115,7 +115,7 @@ class LiveServer:
 
     def stop(self) -> None:
         self.uvicorn.should_exit = True
-        self.thread.join(TIMEOUT)
+        self.thread.join(WAIT_TIMEOUT)
         assert not self.thread.is_alive()
 
 
@@ -156,7 +156,7 @@ def run_server(
     server.thread = Thread(target=lambda: asyncio.run(main()))
     server.thread.start()
     try:
-        assert listening.wait(TIMEOUT)
+        assert listening.wait(WAIT_TIMEOUT)
         yield server
     finally:
         server.stop()
@@ -210,8 +210,8 @@ def read_messages(response: httpx.Response) -> list[SseMessage]:
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    """Poll until the condition holds; fail after TIMEOUT."""
-    end = time.monotonic() + TIMEOUT
+    """Poll until the condition holds; fail after WAIT_TIMEOUT."""
+    end = time.monotonic() + WAIT_TIMEOUT
     pause = 0.005
     while not (found := condition()):
         assert time.monotonic() < end, f"{what} did not happen"

@@ -17,7 +17,7 @@ import httpx
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from tests.server.conftest import STREAM, TIMEOUT, enqueue, make_app, read_messages, until
+from tests.server.conftest import STREAM, WAIT_TIMEOUT, enqueue, make_app, read_messages, until
 
 from windlass import Windlass
 from windlass.server.config import AuthMode, ServerConfig
@@ -35,7 +35,7 @@ def run_uvicorn(api: FastAPI) -> Iterator[httpx.Client]:
         until(lambda: server.started, "the server listens")
         port = server.servers[0].sockets[0].getsockname()[1]
         with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT, verify=False
+            base_url=f"http://127.0.0.1:{port}", timeout=WAIT_TIMEOUT, verify=False
         ) as web:
             yield web
     finally:
@@ -192,7 +192,7 @@ def test_an_embedding_server_stops_with_open_streams(
     with subprocess.Popen(arguments) as process:
         try:
             base = f"http://127.0.0.1:{port}/jobs"
-            with httpx.Client(base_url=base, timeout=TIMEOUT, verify=False) as web:
+            with httpx.Client(base_url=base, timeout=WAIT_TIMEOUT, verify=False) as web:
                 until(lambda: answers(web), "the server listens")
                 job = enqueue(web, "add", {"hold": True}, a=1)
                 path = f"/api/jobs/{job['id']}/events"
@@ -203,7 +203,7 @@ def test_an_embedding_server_stops_with_open_streams(
                     )  # the first event arrives
                     process.send_signal(number)
                     assert not any(line.startswith("data:") for line in lines)  # the stream ends
-            process.wait(TIMEOUT)
+            process.wait(WAIT_TIMEOUT)
         finally:
             process.kill()
 

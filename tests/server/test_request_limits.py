@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.conftest import STREAM, TIMEOUT, LiveServer, enqueue, make_app, run_server
+from tests.server.conftest import STREAM, WAIT_TIMEOUT, LiveServer, enqueue, make_app, run_server
 from tests.server.test_mount import host_app, run_uvicorn
 
 from windlass.server.config import AuthMode, ServerConfig
@@ -47,7 +47,7 @@ def web(limited_server: LiveServer) -> Iterator[httpx.Client]:
 @contextmanager
 def connect(limited_server: LiveServer) -> Iterator[socket.socket]:
     place = httpx.URL(limited_server.url)
-    with closing(socket.create_connection((place.host, place.port), TIMEOUT)) as sock:
+    with closing(socket.create_connection((place.host, place.port), WAIT_TIMEOUT)) as sock:
         yield sock
 
 
@@ -195,7 +195,7 @@ def trickle(sock: socket.socket) -> bytes:
     """Send single bytes until the server disconnects; return its response."""
     sock.settimeout(0.02)
     found = b""
-    for _ in range(round(TIMEOUT / 0.02)):
+    for _ in range(round(WAIT_TIMEOUT / 0.02)):
         try:
             sock.sendall(b" ")
             piece = sock.recv(65536)
@@ -245,7 +245,7 @@ def test_idle_connections_do_not_block_other_clients(short_timeout_server: LiveS
     place = httpx.URL(short_timeout_server.url)
     with ExitStack() as stack, short_timeout_server.client() as web:
         idle_connections = [
-            stack.enter_context(socket.create_connection((place.host, place.port), TIMEOUT))
+            stack.enter_context(socket.create_connection((place.host, place.port), WAIT_TIMEOUT))
             for _ in range(200)
         ]
         assert web.get("/healthz").status_code == 200

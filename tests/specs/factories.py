@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from tests.worker.event_waits import WAIT_TIMEOUT as PATIENCE
-from tests.worker.event_waits import events_of, wait_for_event
+from tests.worker.event_waits import WAIT_TIMEOUT, events_of, wait_for_event
 from tests.worker.spy_store import SpyStore
 from tests.worker.workers import make_worker
 
@@ -26,7 +25,7 @@ from windlass.core.job.row import JobRow
 from windlass.store import Store
 from windlass.testing import VirtualClock
 
-__all__ = ["PATIENCE", "SpyStore", "events_of", "make_worker", "wait_for_event"]
+__all__ = ["WAIT_TIMEOUT", "SpyStore", "events_of", "make_worker", "wait_for_event"]
 FOREVER = 3600.0
 HOUR = 3600.0
 SECOND = 1_000_000  # instants are microseconds
@@ -51,13 +50,13 @@ async def working(
         yield worker
     finally:
         worker.stop()
-        await asyncio.wait_for(running, PATIENCE)
+        await asyncio.wait_for(running, WAIT_TIMEOUT)
 
 
 async def ended(app: Windlass, *jobs: Job[Any], **values: Any) -> list[JobRow]:
     """Run a worker until these jobs have ended; return their rows."""
     async with working(app, **values):
-        return [(await job.await_end(PATIENCE)).row for job in jobs]
+        return [(await job.await_end(WAIT_TIMEOUT)).row for job in jobs]
 
 
 async def end(app: Windlass, job: Job[Any], **values: Any) -> JobRow:
@@ -81,7 +80,7 @@ async def reach(job: Job[Any], wanted: State, attempt: int | None = None) -> Job
     return (await job.arefresh()).row
 
 
-async def eventually(condition: Callable[[], Any], timeout: float = PATIENCE) -> None:
+async def eventually(condition: Callable[[], Any], timeout: float = WAIT_TIMEOUT) -> None:
     """Poll for a condition without an event, such as a directory or a lease."""
     async with asyncio.timeout(timeout):
         while True:
@@ -110,7 +109,7 @@ async def pass_time(app: Windlass, clock: VirtualClock, seconds: float) -> None:
         new = NewJob(id=uuid4(), task=PROBE, queue=PROBE, payload=b"{}", delay=MOMENT)
         [probe] = await app.aenqueue_many([new])
         clock.advance(MOMENT)
-        await probe.await_end(PATIENCE)
+        await probe.await_end(WAIT_TIMEOUT)
 
 
 # -- history of a job
@@ -176,4 +175,4 @@ def kill(child: subprocess.Popen[str]) -> None:
     """Kill without any handler or cleanup, like the kernel when memory runs out."""
     if child.poll() is None:
         child.send_signal(signal.SIGKILL)
-    child.wait(PATIENCE)
+    child.wait(WAIT_TIMEOUT)

@@ -12,8 +12,8 @@ from uuid import UUID, uuid4
 import pytest
 from tests.specs.factories import (
     FOREVER,
-    PATIENCE,
     SECOND,
+    WAIT_TIMEOUT,
     SpyStore,
     end,
     ended,
@@ -148,7 +148,7 @@ async def test_a_worker_claims_no_more_jobs_than_its_slots(
         assert states == [State.RUNNING] * 2 + [State.QUEUED] * 3
         go.set()
         for job in jobs:
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
 
 
 async def test_an_unreadable_job_does_not_stop_later_jobs(app: Windlass) -> None:
@@ -176,7 +176,7 @@ async def test_a_job_with_an_unknown_task_waits_for_another_worker(
             return "known now"
 
         clock.advance(60)
-        assert await job.aresult(PATIENCE) == "known now"
+        assert await job.aresult(WAIT_TIMEOUT) == "known now"
     [warning] = await events_of(job, EventType.WARNING)
     assert "is not registered in this worker" in warning.data["message"]
 
@@ -192,7 +192,7 @@ async def run_twice(app: Windlass, clock: VirtualClock) -> AsyncIterator[Job[str
     @app.task(name="taken over")
     def task(ctx: Context) -> str:
         if ctx.attempt == 1:
-            assert finish.wait(PATIENCE)
+            assert finish.wait(WAIT_TIMEOUT)
         return f"by attempt {ctx.attempt}"
 
     job = await task.aenqueue()
@@ -200,7 +200,7 @@ async def run_twice(app: Windlass, clock: VirtualClock) -> AsyncIterator[Job[str
         await reach(job, State.RUNNING)
         async with working(app):
             clock.advance(31)
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
             try:
                 yield job
             finally:
@@ -246,7 +246,7 @@ async def test_only_one_worker_runs_a_job_at_a_time(app: Windlass) -> None:
     jobs = await app.aenqueue_many([task.new_job() for _ in range(10)])
     async with working(app), working(app), working(app):
         for job in jobs:
-            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+            assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
     assert most == 1
 
 
@@ -284,7 +284,7 @@ async def completed(app: Windlass, how: State) -> JobRow:
         if how is State.CANCELED:
             await reach(job, State.RUNNING)
             await job.acancel()
-        return (await job.await_end(PATIENCE)).row
+        return (await job.await_end(WAIT_TIMEOUT)).row
 
 
 @pytest.mark.parametrize("how", [State.SUCCEEDED, State.FAILED, State.CANCELED])
@@ -373,7 +373,7 @@ async def test_a_stream_replays_events_and_continues_live(app: Windlass) -> None
         ctx.log("after")
 
     job = await task.aenqueue()
-    async with working(app), asyncio.timeout(PATIENCE):
+    async with working(app), asyncio.timeout(WAIT_TIMEOUT):
         await wait_for_event(job, lambda event: event.type is EventType.STEP_STATUS)
         reported = []
         async for event in job.aevents():  # starts after the first events

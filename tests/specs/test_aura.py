@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from tests.specs.factories import (
     FOREVER,
-    PATIENCE,
+    WAIT_TIMEOUT,
     end,
     events_of,
     pass_time,
@@ -57,7 +57,7 @@ async def run_to(app: Windlass, state: State) -> Job[str]:
         if state is State.CANCELED:
             await reach(job, State.RUNNING)
             await job.acancel()
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
     assert job.state is state
     return job
 
@@ -167,7 +167,7 @@ async def run_job(app: Windlass, clock: VirtualClock, finish: Callable[[], None]
         if finish is canceled:
             await job.acancel()
         go.set()
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
     return job.row
 
 
@@ -274,7 +274,7 @@ async def test_the_order_of_instants_survives_a_clock_that_steps_back(
         await reach(job, State.RUNNING)
         if state is State.CANCELED:
             await job.acancel()
-        row = (await job.await_end(PATIENCE)).row
+        row = (await job.await_end(WAIT_TIMEOUT)).row
     instants = [row.created_at, row.queued_at or 0, row.started_at or 0, row.ended_at or 0]
     assert instants == sorted(instants)
     assert row.state is state
@@ -292,7 +292,7 @@ async def test_the_instant_of_creation_never_changes(app: Windlass, clock: Virtu
         for attempt in (1, 2):
             assert (await reach(job, State.RETRYING, attempt)).created_at == created
             clock.advance(60)
-        assert (await job.await_end(PATIENCE)).row.created_at == created
+        assert (await job.await_end(WAIT_TIMEOUT)).row.created_at == created
 
 
 # -- progress
@@ -337,7 +337,7 @@ async def test_progress_does_not_decrease_in_a_retry(app: Windlass, clock: Virtu
     async with working(app):
         assert (await reach(job, State.RETRYING)).percent == 60
         clock.advance(1)
-        assert (await job.await_end(PATIENCE)).row.percent == 60
+        assert (await job.await_end(WAIT_TIMEOUT)).row.percent == 60
     assert all(a <= b for a, b in pairwise(await percents(job)))
 
 
@@ -367,7 +367,7 @@ async def test_each_stage_has_its_phase_and_its_progress_range(app: Windlass) ->
     jobs = {stage: await task.aenqueue(stage) for stage in stages}
     async with working(app):
         for job in jobs.values():
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
     for (phase, low, high), known in PHASES.items():
         for stage in known:
             received = await events_of(jobs[stage], EventType.STEP_PROGRESS)
@@ -496,7 +496,7 @@ async def test_transient_errors_are_retried(
     async with working(app):
         await reach(job, State.RETRYING)
         clock.advance(5)
-        assert await job.aresult(PATIENCE) == 2
+        assert await job.aresult(WAIT_TIMEOUT) == 2
     [failed] = await retries(job)
     assert failed.data["error"]["kind"] == "RETRYABLE"
 

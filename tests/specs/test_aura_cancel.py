@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 import pytest
 from tests.specs.factories import (
     FOREVER,
-    PATIENCE,
+    WAIT_TIMEOUT,
     end,
     events_of,
     eventually,
@@ -60,7 +60,7 @@ async def test_a_cancel_stops_an_async_task_before_its_next_stage(app: Windlass)
     async with working(app):
         await eventually(lambda: stages == ["script", "voice"])
         assert await job.acancel("enough") is State.RUNNING  # only requested; cleanup follows
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
     assert stages == ["script", "voice"]
     assert (job.state, job.row.cancel_reason) == (State.CANCELED, "enough")
 
@@ -77,13 +77,13 @@ async def test_a_cancel_notifies_a_sync_task_which_then_stops(app: Windlass) -> 
             stages.append(name)
             if name == "voice":
                 voice.set()
-                assert ctx.cancel_flag.wait(PATIENCE)
+                assert ctx.cancel_flag.wait(WAIT_TIMEOUT)
 
     job = await task.aenqueue()
     async with working(app):
-        assert await asyncio.to_thread(voice.wait, PATIENCE)
+        assert await asyncio.to_thread(voice.wait, WAIT_TIMEOUT)
         await job.acancel()
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
     assert (stages, job.state) == (["script", "voice"], State.CANCELED)
 
 
@@ -93,15 +93,15 @@ async def test_an_accepted_cancel_wins_over_a_later_success(app: Windlass) -> No
     @app.task
     def task() -> str:
         started.set()
-        assert go.wait(PATIENCE)
+        assert go.wait(WAIT_TIMEOUT)
         return "done all the same"
 
     job = await task.aenqueue()
     async with working(app):
-        assert await asyncio.to_thread(started.wait, PATIENCE)
+        assert await asyncio.to_thread(started.wait, WAIT_TIMEOUT)
         await job.acancel()
         go.set()
-        row = (await job.await_end(PATIENCE)).row
+        row = (await job.await_end(WAIT_TIMEOUT)).row
     assert (row.state, row.result) == (State.CANCELED, None)
 
 
@@ -118,14 +118,14 @@ async def test_a_canceled_job_enqueues_no_children(app: Windlass) -> None:
     def task(ctx: Context) -> None:
         child.append(ctx.then(downstream))
         started.set()
-        assert go.wait(PATIENCE)
+        assert go.wait(WAIT_TIMEOUT)
 
     job = await task.aenqueue()
     async with working(app):
-        assert await asyncio.to_thread(started.wait, PATIENCE)
+        assert await asyncio.to_thread(started.wait, WAIT_TIMEOUT)
         await job.acancel()
         go.set()
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
     with pytest.raises(NotFoundError):
         await app.ajob(child[0])
     assert not ran
@@ -141,7 +141,7 @@ async def test_a_cancel_has_events_at_its_request_and_its_end(app: Windlass) -> 
     async with working(app):
         await reach(job, State.RUNNING)
         await job.acancel("the customer left")
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
     requested, done = [e for e in await events_of(job) if e.type.startswith(("cancel", "job-can"))]
     assert (requested.type, requested.data["reason"]) == (
         EventType.CANCEL_REQUESTED,
@@ -184,7 +184,7 @@ async def test_the_files_of_a_job_are_removed_before_it_is_canceled(
 
     job = await task.aenqueue()
     async with working(app):
-        await asyncio.wait_for(filled.wait(), PATIENCE)
+        await asyncio.wait_for(filled.wait(), WAIT_TIMEOUT)
         assert workspace_kinds(data) == ["proxy", "temp"]
         await job.acancel()
         await wait_for_event(job, lambda event: event.final)
@@ -254,15 +254,15 @@ async def test_another_worker_removes_the_files_of_a_canceled_job_of_a_dead_work
     def task(ctx: Context) -> None:
         fill(ctx)
         filled.set()
-        go.wait(PATIENCE)
+        go.wait(WAIT_TIMEOUT)
 
     job = await task.aenqueue()
     async with working(app, slots=1, cancel_poll_interval=FOREVER, sweep_interval=FOREVER):
-        assert await asyncio.to_thread(filled.wait, PATIENCE)
+        assert await asyncio.to_thread(filled.wait, WAIT_TIMEOUT)
         await job.acancel()
         async with working(app):
             clock.advance(31)
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
             await eventually(lambda: workspace_kinds(data) == [])
         go.set()
     assert job.state is State.CANCELED
@@ -292,7 +292,7 @@ async def test_slow_cleanup_delays_no_other_job(
 
     def slowly(*args: Any, **kwargs: Any) -> None:
         started.set()
-        assert go.wait(PATIENCE)
+        assert go.wait(WAIT_TIMEOUT)
         remove(*args, **kwargs)
 
     monkeypatch.setattr(shutil, "rmtree", slowly)
@@ -304,9 +304,9 @@ async def test_slow_cleanup_delays_no_other_job(
 
     async with working(app):
         await task.aenqueue(files=True)
-        assert await asyncio.to_thread(started.wait, PATIENCE)
+        assert await asyncio.to_thread(started.wait, WAIT_TIMEOUT)
         other = await task.aenqueue(files=False)
-        assert (await other.await_end(PATIENCE)).state is State.SUCCEEDED
+        assert (await other.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
         go.set()
         await eventually(lambda: workspace_kinds(data) == [])
 
@@ -469,7 +469,7 @@ async def test_a_stream_is_live_and_ends_with_its_job(app: Windlass, clock: Virt
 
     job = await task.aenqueue()
     reported: list[str] = []
-    async with working(app), asyncio.timeout(PATIENCE):
+    async with working(app), asyncio.timeout(WAIT_TIMEOUT):
         async for event in job.aevents():
             reported.append(event.data["status"])
             if reported[-1] == "running":

@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 import pytest
 from tests.specs.factories import (
     FOREVER,
-    PATIENCE,
     SECOND,
+    WAIT_TIMEOUT,
     end,
     ended,
     events_of,
@@ -56,7 +56,7 @@ async def test_no_two_workers_get_the_same_job(app: Windlass) -> None:
     jobs = await app.aenqueue_many([task.new_job(n) for n in range(60)])
     async with working(app, slots=4), working(app, slots=4), working(app, slots=4):
         for job in jobs:
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
     assert sorted(runs) == list(range(60))
 
 
@@ -97,7 +97,7 @@ async def test_a_worker_claims_only_jobs_of_its_queues(app: Windlass, clock: Vir
 
     other, mine = await transcode.aenqueue(), await ocr.aenqueue()
     async with working(app, queues={"ocr": 1}):
-        await mine.await_end(PATIENCE)
+        await mine.await_end(WAIT_TIMEOUT)
         await pass_time(app, clock, 60)
     assert (await other.arefresh()).state is State.QUEUED
 
@@ -150,7 +150,7 @@ async def test_a_job_whose_lease_ran_out_is_reclaimed_by_another_worker(
         await reach(job, State.RUNNING)
         async with working(app, name="awake"):
             clock.advance(31)
-            assert await job.aresult(PATIENCE) == "awake"
+            assert await job.aresult(WAIT_TIMEOUT) == "awake"
 
 
 # -- states
@@ -176,7 +176,7 @@ async def test_a_failed_attempt_is_requeued_while_retries_are_left(
     async with working(app):
         await reach(job, State.RETRYING)
         clock.advance(72)
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
     assert await states_of(job) == [
         *["created", "queued", "running", "retrying"],
         *["queued", "running", "failed"],
@@ -209,11 +209,11 @@ async def test_a_queued_job_fails_only_by_an_attempt_or_because_it_expired(
     tried = await task.aenqueue()
     expired = await task.options(queue="unconsumed", expires_in=60).aenqueue()
     async with working(app):
-        await tried.await_end(PATIENCE)
+        await tried.await_end(WAIT_TIMEOUT)
         await pass_time(app, clock, 59)
         assert (await expired.arefresh()).state is State.QUEUED
         await pass_time(app, clock, 1)
-        row = (await expired.await_end(PATIENCE)).row
+        row = (await expired.await_end(WAIT_TIMEOUT)).row
     assert await states_of(tried) == ["created", "queued", "running", "failed"]
     assert await states_of(expired) == ["created", "queued", "failed"]
     assert row.error is not None
@@ -238,7 +238,7 @@ async def test_a_job_is_retried_after_about_one_five_and_fifteen_minutes(
             await pass_time(app, clock, 60 * minutes * 0.79)
             assert {(await job.arefresh()).state for job in jobs} == {State.RETRYING}
             clock.advance(60 * minutes * 0.42)
-        rows = [(await job.await_end(PATIENCE)).row for job in jobs]
+        rows = [(await job.await_end(WAIT_TIMEOUT)).row for job in jobs]
     assert {(row.state, row.attempt, row.retry_count) for row in rows} == {(State.FAILED, 4, 3)}
     for n, minutes in enumerate((1, 5, 15)):
         delays = [(await retries(job))[n].data["delay"] / (60 * minutes) for job in jobs]
@@ -257,7 +257,7 @@ async def test_a_job_that_used_up_its_retries_is_never_claimed_again(
 
     job = await task.aenqueue()
     async with working(app):
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
         await pass_time(app, clock, 86_400)
     assert (runs, (await job.arefresh()).state) == ([1], State.FAILED)
 
@@ -340,7 +340,7 @@ async def test_an_error_is_stored_without_changing_the_payload(
         for attempt in (1, 2):
             await reach(job, State.RETRYING, attempt)
             clock.advance(3600)
-        row = (await job.await_end(PATIENCE)).row
+        row = (await job.await_end(WAIT_TIMEOUT)).row
     [last] = await events_of(job, EventType.JOB_FAILED)
     assert (row.payload, row.retry_count) == (requested, 2)
     assert last.data["errorMessage"] == "nothing at videos/master.mp4"
@@ -381,7 +381,7 @@ async def test_a_video_has_one_active_job_per_task(app: Windlass, clock: Virtual
         assert not (await ocr.options(unique_key="video-1").aenqueue()).duplicate
         assert not (await transcode.options(unique_key="video-2").aenqueue()).duplicate
         clock.advance(72)
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
         new, duplicate = await again()  # it has ended: a new job
     assert (new == job.id, duplicate) == (False, False)
 
@@ -473,7 +473,7 @@ async def test_a_failed_job_is_kept_and_retried_manually_as_a_new_job(
 
     job = await task.aenqueue()
     async with working(app):
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
         await pass_time(app, clock, 80 * 86_400)
     again = await job.aretry()
     assert (await job.aretry()).id == again.id  # one at a time

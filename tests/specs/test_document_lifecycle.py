@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 from tests.specs.factories import (
     FOREVER,
-    PATIENCE,
     SECOND,
+    WAIT_TIMEOUT,
     add_probe,
     end,
     events_of,
@@ -65,7 +65,7 @@ async def processed(
         for attempt in range(1, len(errors)):
             await reach(job, State.RETRYING, attempt)
             clock.advance(1)
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
     return job
 
 
@@ -202,7 +202,7 @@ async def test_a_timeout_is_retried_unless_it_is_declared_terminal(
     permanent = live.task(name="permanent", terminal_on=TimeoutError, **options)(slow)
     jobs = [await passing.aenqueue(), await permanent.aenqueue()]
     async with working(live):
-        rows = [(await job.await_end(PATIENCE)).row for job in jobs]
+        rows = [(await job.await_end(WAIT_TIMEOUT)).row for job in jobs]
     assert [(row.state, row.attempt) for row in rows] == [(State.FAILED, 2), (State.FAILED, 1)]
     assert [row.error and row.error.code for row in rows] == ["timeout", "timeout"]
 
@@ -242,7 +242,7 @@ async def test_a_retry_waits_one_second_and_is_queued_only_then(
         await pass_time(app, clock, 0.99)
         assert (await job.arefresh()).state is State.RETRYING
         clock.advance(0.01)
-        assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+        assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
 
 
 async def test_after_three_retries_the_next_failure_is_the_last(
@@ -310,7 +310,7 @@ async def test_instants_are_set_when_their_state_is_reached(
         assert (row.created_at, row.started_at, row.ended_at) == (created, started, None)
         over = clock.advance(5)
         go.set()
-        row = (await job.await_end(PATIENCE)).row
+        row = (await job.await_end(WAIT_TIMEOUT)).row
     assert (row.created_at, row.started_at, row.ended_at) == (created, started, over)
 
 
@@ -388,7 +388,7 @@ async def test_the_job_of_a_killed_worker_still_ends(file: str, tmp_path: Path) 
 
     job = await document.aenqueue()
     with process(die_at_work, file) as child:
-        await asyncio.to_thread(child.wait, PATIENCE)
+        await asyncio.to_thread(child.wait, WAIT_TIMEOUT)
         kill(child)
     assert (await job.arefresh()).state is State.RUNNING
     await end(app, job)
@@ -409,7 +409,7 @@ async def test_a_job_that_always_kills_its_worker_fails_at_its_crash_cap(
             await reach(job, State.RUNNING, attempt)
             await pass_time(app, clock, 31)
             clock.advance(1)
-        row = (await job.await_end(PATIENCE)).row
+        row = (await job.await_end(WAIT_TIMEOUT)).row
     assert row.error is not None
     assert (row.state, row.error.code) == (State.FAILED, "crashed")
     assert (row.crash_count, row.retry_count) == (3, 0)
@@ -442,7 +442,7 @@ async def test_a_job_with_an_encrypted_payload_works_the_same(
         row = await reach(job, State.RETRYING)
         assert row.error is not None
         clock.advance(1)
-        assert await job.aresult(PATIENCE) == secret
+        assert await job.aresult(WAIT_TIMEOUT) == secret
     stored = [row.payload, row.error.body, job.row.result]
     stored += [event.body for event in await events_of(job)]
     assert all(secret.encode() not in (data or b"") for data in stored)

@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 import pytest
 from tests.specs.factories import (
     FOREVER,
-    PATIENCE,
     SECOND,
+    WAIT_TIMEOUT,
     SpyStore,
     add_probe,
     end,
@@ -95,10 +95,10 @@ async def test_a_job_may_run_twice_but_ends_once(app: Windlass, clock: VirtualCl
         await reach(job, State.RUNNING)
         async with working(app):
             clock.advance(31)
-            assert await job.aresult(PATIENCE) == "by attempt 2"
+            assert await job.aresult(WAIT_TIMEOUT) == "by attempt 2"
         ended_as = job.row
         go.set()
-        await asyncio.wait_for(done.wait(), PATIENCE)
+        await asyncio.wait_for(done.wait(), WAIT_TIMEOUT)
     assert (runs, dict(stale.settled)) == ([1, 2], {})
     assert (await job.arefresh()).row == ended_as
 
@@ -190,7 +190,7 @@ async def test_the_job_of_a_killed_worker_is_run_by_another_after_its_lease(file
             kill(child)
             assert await is_not_rescued_before_lease_expiry()
             clock.jump(await lease_until())
-            assert await job.aresult(PATIENCE) == "by attempt 2"
+            assert await job.aresult(WAIT_TIMEOUT) == "by attempt 2"
     assert (job.row.crash_count, job.row.retry_count) == (1, 0)
     await app.aclose()
 
@@ -274,7 +274,7 @@ async def test_a_success_is_never_processed_again(app: Windlass, clock: VirtualC
 
     job = await task.aenqueue()
     async with working(app), working(app):
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
         await pass_time(app, clock, FOREVER)
     assert runs == [1]
 
@@ -312,7 +312,7 @@ async def test_a_job_has_one_state_and_makes_only_valid_transitions(
         for _ in range(3):
             await pass_time(app, clock, 2)
         for job in jobs:
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
     for job in jobs:
         states = await states_of(job)
         assert states[0] == "created"
@@ -356,7 +356,7 @@ async def test_a_claimed_job_is_running_with_its_own_lease(app: Windlass) -> Non
             job = await task.aenqueue()
             rows.append(await reach(job, State.RUNNING))
             await job.acancel()
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
     assert [row.worker for row in rows] == ["first", "second"]
     assert all(row.lease_until is not None for row in rows)
     assert rows[0].lease.token != rows[1].lease.token
@@ -392,7 +392,7 @@ async def test_a_failed_job_is_claimable_again_only_when_due(
         await pass_time(app, clock, 9.9)
         assert (await job.arefresh()).row.attempt == 1
         clock.advance(0.1)
-        assert await job.aresult(PATIENCE) == 2
+        assert await job.aresult(WAIT_TIMEOUT) == 2
 
 
 async def test_a_job_has_four_attempts_by_default_and_then_fails(
@@ -410,7 +410,7 @@ async def test_a_job_has_four_attempts_by_default_and_then_fails(
         for attempt in (1, 2, 3):
             await reach(job, State.RETRYING, attempt)
             clock.advance(30)
-        row = (await job.await_end(PATIENCE)).row
+        row = (await job.await_end(WAIT_TIMEOUT)).row
         await pass_time(app, clock, FOREVER)
     assert (runs, row.state, row.retry_count) == ([1, 2, 3, 4], State.FAILED, 3)
 
@@ -426,7 +426,7 @@ async def delays(
                 await wait_for_event(job, status(State.RETRYING, attempt))
             clock.advance(30)
         for job in jobs:
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
     return [[event.data["delay"] for event in await retries(job)] for job in jobs]
 
 
@@ -472,7 +472,7 @@ async def test_a_job_is_claimable_exactly_when_its_lease_expires(
             await pass_time(app, clock, 4.9)
             assert (await job.arefresh()).row.attempt == 1
             clock.advance(0.1)
-            assert await job.aresult(PATIENCE) == 2  # the same job, under a new lease
+            assert await job.aresult(WAIT_TIMEOUT) == 2  # the same job, under a new lease
     [lost] = await retries(job)
     assert lost.data["outcome"] == "crash"
 
@@ -527,13 +527,13 @@ async def test_a_stale_worker_changes_nothing_while_another_runs_the_job(
             clock.advance(31)
             row = await reach(job, State.RUNNING, attempt=2)
             go.set()
-            await asyncio.wait_for(message.wait(), PATIENCE)
+            await asyncio.wait_for(message.wait(), WAIT_TIMEOUT)
             stale.stop()
             await pass_time(app, clock, 1)
             now = (await job.arefresh()).row
             assert (now.state, now.fence, now.lease) == (State.RUNNING, 2, row.lease)
             finish.set()
-            assert await job.aresult(PATIENCE) == "from the second worker"
+            assert await job.aresult(WAIT_TIMEOUT) == "from the second worker"
     reported = [
         event.data["progressPct"] for event in await events_of(job, EventType.STEP_PROGRESS)
     ]
@@ -555,7 +555,7 @@ async def test_a_lease_is_thirty_seconds_unless_the_task_or_worker_sets_it(
         async with working(app, lease=lease):
             row = await reach(job, State.RUNNING)
             await job.acancel()
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
         assert row.lease_until is not None
         assert row.started_at is not None
         return (row.lease_until - row.started_at) / SECOND
@@ -591,7 +591,7 @@ async def test_a_heartbeat_extends_the_lease_fully_and_stops_with_the_job(
 
         await eventually(lengthened)
         go.set()
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
         count = len(beats)
         await asyncio.sleep(0.3)  # time for three more
         assert len(beats) <= count + 1
@@ -619,7 +619,7 @@ async def test_a_job_runs_longer_than_its_lease_and_no_longer_than_its_timeout(
     job = await long.aenqueue()
     row = await end(app, job, store=SpyStore(app.client().store.twin(), look))
     assert (row.state, row.attempt, row.crash_count) == (State.SUCCEEDED, 1, 0)
-    assert await job.aresult(PATIENCE) == "finished"
+    assert await job.aresult(WAIT_TIMEOUT) == "finished"
     row = await end(app, await endless.aenqueue(), store=SpyStore(app.client().store.twin(), look))
     assert row.error is not None
     assert (row.state, row.error.code, row.crash_count) == (State.FAILED, "timeout", 0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.server.conftest import TIMEOUT, LiveServer, run_server
+from tests.server.conftest import WAIT_TIMEOUT, LiveServer, run_server
 
 from windlass import Windlass
 from windlass.server.config import AuthMode, ServerConfig
@@ -30,7 +30,7 @@ def serve_store(served: LiveServer, store: Store, place: Path) -> Iterator[Calla
         try:
             yield lambda: HttpStore(HttpConfig(url=served.url))
         finally:
-            asyncio.run_coroutine_threadsafe(_close_store(served), served.loop).result(TIMEOUT)
+            asyncio.run_coroutine_threadsafe(_close_store(served), served.loop).result(WAIT_TIMEOUT)
 
 
 async def _close_store(served: LiveServer) -> None:

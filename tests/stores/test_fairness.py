@@ -26,7 +26,7 @@ EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
 FEW, MANY = 5_000, 20_000 * EFFORT
 BULK = 1_000
 SLOTS = 10
-TIMEOUT = 60.0
+WAIT_TIMEOUT = 60.0
 NEXT = 2  # the first job of a key is placed directly after the first job of the queue
 
 
@@ -69,7 +69,7 @@ async def test_one_job_does_not_wait_for_the_backlog_of_another_tenant(
         before = await wait_for_starts(tmp_path, SLOTS)  # the tasks wait for the file GO
         job = await report_start.aenqueue("bob")
         (tmp_path / GO).touch()
-        await job.await_end(TIMEOUT)
+        await job.await_end(WAIT_TIMEOUT)
     after = read_starts(tmp_path)[len(before) :]
     assert before == ["ada"] * SLOTS
     assert after.index("bob") < SLOTS + NEXT
@@ -110,11 +110,11 @@ def running_worker(url: str, directory: Path) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(TIMEOUT)
+        process.wait(WAIT_TIMEOUT)
 
 
 async def wait_for_starts(directory: Path, number: int) -> list[str]:
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + WAIT_TIMEOUT
     while len(read_starts(directory)) < number:
         assert time.monotonic() < deadline, "the worker read_starts no job"
         await asyncio.sleep(0.02)

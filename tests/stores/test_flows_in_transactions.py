@@ -29,7 +29,7 @@ from windlass import (
 from windlass.core.query.job_query import Query
 from windlass.flow import Flow, Node
 
-TIMEOUT = 30.0  # seconds; polling is slower than that
+WAIT_TIMEOUT = 30.0  # seconds; polling is slower than that
 NEVER = 60.0
 
 
@@ -93,7 +93,7 @@ class SqliteShop(Shop):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[CallerTransaction]:
-        with self.app.transaction(timeout=TIMEOUT) as tx:
+        with self.app.transaction(timeout=WAIT_TIMEOUT) as tx:
             yield CallerTransaction(tx.execute)
 
     async def orders(self) -> list[str]:
@@ -143,7 +143,7 @@ async def test_jobs_run_only_after_the_commit_which_wakes_a_worker(shop: Shop) -
         run = await flow.aenqueue()
         await asyncio.sleep(0.3)  # long enough for a worker to run them
         assert await shop.states() == []
-    stats = await run.await_end(TIMEOUT)
+    stats = await run.await_end(WAIT_TIMEOUT)
     assert (stats.state, stats.jobs) == (State.SUCCEEDED, 3)
     assert await (await run.ajob(end)).aresult() == "packed a rope, packed a sail"
     assert await shop.orders() == ["a boat"]
@@ -265,7 +265,7 @@ async def test_a_flow_may_depend_on_earlier_jobs_of_the_transaction(shop: Shop) 
         first = await shop.pack.aenqueue("a keel")
         run = await shop.flow("a rope", depends_on=[first])[0].aenqueue()
     await shop.app.worker(WorkerConfig(burst=True)).run()
-    assert (await run.await_end(TIMEOUT)).state is State.SUCCEEDED
+    assert (await run.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
 
 
 async def test_chains_are_part_of_the_transaction(shop: Shop) -> None:
@@ -284,4 +284,4 @@ async def test_a_limit_applies_to_a_flow_in_a_transaction(shop: Shop) -> None:
     async with shop.transaction():
         run = await shop.flow("a rope", "a sail")[0].aenqueue()
     await shop.app.worker(WorkerConfig(burst=True)).run()
-    assert (await run.await_end(TIMEOUT)).state is State.SUCCEEDED
+    assert (await run.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED

@@ -81,9 +81,7 @@ def fences_rise(evidence: Evidence) -> Iterator[str]:
     """Each claim has a higher fence. A frozen worker may start an attempt that it has lost."""
     for row in evidence.jobs:
         starts = [line for line in evidence.runs.get(row["id"], ()) if line["phase"] == "start"]
-        lost = {
-            past["fence"] for past in evidence.attempts(row) if past["facts"]["outcome"] in LOST
-        }
+        lost = {past["fence"] for past in evidence.attempts(row) if past["data"]["outcome"] in LOST}
         highest = 0
         for line in starts:
             if line["fence"] <= highest and line["fence"] not in lost:
@@ -101,15 +99,15 @@ def attempts_do_not_overlap(evidence: Evidence) -> Iterator[str]:
     for row in evidence.jobs:
         past = evidence.attempts(row)
         for index, earlier in enumerate(past):
-            later = past[index + 1]["facts"] if index + 1 < len(past) else row
+            later = past[index + 1]["data"] if index + 1 < len(past) else row
             began = (
                 later["started_at"] if later["started_seq"] else None
             )  # else it is the earlier's
             what = f"job {row['id']}: fence {earlier['fence']}"
-            ended, outcome = earlier["at"], earlier["facts"]["outcome"]
+            ended, outcome = earlier["at"], earlier["data"]["outcome"]
             if began is not None and began < ended:
                 yield f"{what} had not ended when the next started"
-            if outcome in LOST and ended < earlier["facts"]["started_at"] + lease:
+            if outcome in LOST and ended < earlier["data"]["started_at"] + lease:
                 yield f"{what} was rescued before its lease expired"
             if outcome not in LOST and _wrote_after(evidence, row["id"], earlier["fence"]):
                 yield f"{what} still ran after {outcome}"
@@ -147,7 +145,7 @@ def logs_are_dense(evidence: Evidence) -> Iterator[str]:
         for line in evidence.log.get(row["n"], ()):
             seen.append(line["seq"])
             if line["type"] == "attempt":
-                seen += [line["facts"]["queued_seq"], line["facts"]["started_seq"]]
+                seen += [line["data"]["queued_seq"], line["data"]["started_seq"]]
         if sorted(filter(None, seen)) != list(range(1, row["seq"] + 1)):
             yield f"the log of job {row['id']} is {sorted(seen)}; its last event is {row['seq']}"
 
@@ -166,7 +164,7 @@ def attempts_are_within_bounds(evidence: Evidence) -> Iterator[str]:
         if crashes > cap or (row["state"] == "failed" and crashes != cap):
             yield f"job {job} is {row['state']} after {crashes} crashes; its cap is {cap}"
         raised = sum(_raised(evidence, job, line) for line in past)
-        reported = sum(line["facts"]["error"] is not None for line in past) - raised
+        reported = sum(line["data"]["error"] is not None for line in past) - raised
         if crashes - reported not in _LAST_CRASH.get(row["state"], {0}):
             yield f"job {job} counts {crashes} crashes, its log has {reported}"
         if row["retry_count"] != raised:
@@ -184,7 +182,7 @@ def attempts_are_within_bounds(evidence: Evidence) -> Iterator[str]:
 def _raised(evidence: Evidence, job: str, past: Row) -> bool:
     """Whether the attempt ended by an error that its task recorded."""
     message = {line["fence"] for line in evidence.runs.get(job, ()) if line["phase"] == "raise"}
-    return past["facts"]["outcome"] == "retry" and past["fence"] in message
+    return past["data"]["outcome"] == "retry" and past["fence"] in message
 
 
 def effects_are_fenced(evidence: Evidence) -> Iterator[str]:
@@ -239,7 +237,7 @@ def settle_results_are_true(evidence: Evidence) -> Iterator[str]:
     for row in evidence.jobs:
         ends[row["id"], row["fence"]] = row["trigger"]
         for past in evidence.attempts(row):
-            ends[row["id"], past["fence"]] = past["facts"]["outcome"]
+            ends[row["id"], past["fence"]] = past["data"]["outcome"]
     for settle in evidence.settles:
         end = ends.get((settle["job"], settle["fence"]))
         what = f"the {settle['trigger']} of job {settle['job']}, fence {settle['fence']},"

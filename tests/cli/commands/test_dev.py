@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.cli.commands.test_worker import TIMEOUT, wait_for
+from tests.cli.commands.test_worker import WAIT_TIMEOUT, wait_for
 
 from windlass import WorkerConfig
 from windlass.cli.demo_app import demo_app, enqueue_demo
@@ -41,7 +41,7 @@ class Dev:
 
     def _bound(self) -> None:
         try:
-            self.process.wait(2 * TIMEOUT)
+            self.process.wait(2 * WAIT_TIMEOUT)
         except subprocess.TimeoutExpired:
             self.process.kill()
 
@@ -54,7 +54,7 @@ class Dev:
         raise AssertionError(f"{words!r} did not appear: {''.join(self.output)}")
 
     def end(self) -> str:
-        rest, _ = self.process.communicate(timeout=TIMEOUT)
+        rest, _ = self.process.communicate(timeout=WAIT_TIMEOUT)
         return "".join(self.output) + rest
 
 
@@ -91,7 +91,7 @@ def test_two_dev_servers_run_side_by_side_and_serve_their_jobs_over_http(dev: An
     first, second = dev(), dev()
     urls = [one.until("HTTP API at ").split()[-1] for one in (first, second)]
 
-    answers = [httpx.get(url, verify=False, timeout=TIMEOUT) for url in urls]
+    answers = [httpx.get(url, verify=False, timeout=WAIT_TIMEOUT) for url in urls]
 
     assert len(set(urls)) == 2
     assert [answer.json()["jobs"][0]["task"] for answer in answers] == ["demo.film"] * 2

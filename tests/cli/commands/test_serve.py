@@ -18,7 +18,7 @@ import pytest
 
 RunCli = Callable[..., Any]
 RunProcess = Callable[..., subprocess.CompletedProcess[str]]
-TIMEOUT = 60.0
+WAIT_TIMEOUT = 60.0
 
 
 @contextmanager
@@ -47,16 +47,18 @@ def test_serve_serves_an_app_promotes_due_jobs_and_stops_in_order(project_dir: P
     with serving(project_dir, "tasks:app", "--port", "0") as (url, process):
         # All workers may be remote: the server promotes due jobs for them.
         body = {"task": "tasks.add", "arguments": {"a": 1}, "delay": 0.2}
-        made = httpx.post(f"{url}/api/jobs", json=body, verify=False, timeout=TIMEOUT)
+        made = httpx.post(f"{url}/api/jobs", json=body, verify=False, timeout=WAIT_TIMEOUT)
         assert made.json()["state"] == "created"
         claim = {"worker": "w", "queues": {"default": 1}, "tasks": ["tasks.add"], "wait": 20}
-        found = httpx.post(f"{url}/api/worker/claim", json=claim, verify=False, timeout=TIMEOUT)
+        found = httpx.post(
+            f"{url}/api/worker/claim", json=claim, verify=False, timeout=WAIT_TIMEOUT
+        )
         assert len(found.json()["jobs"]) == 1
 
         body = {"task": "tasks.add", "arguments": {"a": 1}}
-        job = httpx.post(f"{url}/api/jobs", json=body, verify=False, timeout=TIMEOUT)
+        job = httpx.post(f"{url}/api/jobs", json=body, verify=False, timeout=WAIT_TIMEOUT)
         assert job.status_code == 201
-        stream = httpx.Client(base_url=url, verify=False, timeout=TIMEOUT)
+        stream = httpx.Client(base_url=url, verify=False, timeout=WAIT_TIMEOUT)
         events = f"/api/jobs/{job.json()['id']}/events"
         with stream, stream.stream("GET", events, headers={"Accept": "text/event-stream"}) as read:
             lines = read.iter_lines()
@@ -85,7 +87,7 @@ def test_without_an_app_serve_shows_stored_jobs(
 ) -> None:
     job = enqueue_job("add", a=1, b=2)
     with serving(project_dir, "--port", "0") as (url, _):
-        shown = httpx.get(f"{url}/api/jobs/{job}", verify=False, timeout=TIMEOUT)
+        shown = httpx.get(f"{url}/api/jobs/{job}", verify=False, timeout=WAIT_TIMEOUT)
         assert shown.json()["result"] == 3
 
 
@@ -99,7 +101,7 @@ def test_a_public_address_requires_a_key(project_dir: Path, run_cli: RunCli) -> 
     made = run_cli("keys", "create", "me", "--role", "viewer", "--json").json
     with serving(project_dir, "tasks:app", "--host", "0.0.0.0", "--port", "0") as (everywhere, _):
         url = everywhere.replace("0.0.0.0", "127.0.0.1")
-        with httpx.Client(base_url=url, verify=False, timeout=TIMEOUT) as web:
+        with httpx.Client(base_url=url, verify=False, timeout=WAIT_TIMEOUT) as web:
             assert web.get("/api/jobs").status_code == 401
             key = {"Authorization": f"Bearer {made['key']}"}
             assert web.get("/api/jobs", headers=key).status_code == 200
@@ -110,7 +112,7 @@ def test_a_public_address_may_be_served_without_keys(project_dir: Path) -> None:
     words = ("tasks:app", "--host", "0.0.0.0", "--port", "0", "--without-keys")
     with serving(project_dir, *words) as (everywhere, _):
         url = everywhere.replace("0.0.0.0", "127.0.0.1")
-        shown = httpx.get(f"{url}/api/jobs", verify=False, timeout=TIMEOUT)
+        shown = httpx.get(f"{url}/api/jobs", verify=False, timeout=WAIT_TIMEOUT)
         assert shown.status_code == 200
 
 

@@ -17,12 +17,12 @@ from windlass.cli.commands.worker import worker_config
 from windlass.cli.worker_process.worker_recycler import memory_used
 from windlass.settings import load_settings
 
-TIMEOUT = 30.0
+WAIT_TIMEOUT = 30.0
 
 
 def wait_for(path: Path) -> None:
     """Poll for an effect of another process."""
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + WAIT_TIMEOUT
     while not path.exists():
         assert time.monotonic() < deadline, f"{path} did not appear"
         time.sleep(0.01)
@@ -86,7 +86,7 @@ def test_a_stopped_worker_lets_its_running_job_finish(
         if line.startswith("Shutting down"):
             waiting = enqueue_job("add", a=1, run=False)
             (project_dir / "go").touch()
-    assert worker.wait(TIMEOUT) == 0
+    assert worker.wait(WAIT_TIMEOUT) == 0
     facts = run_cli("jobs", "show", job, "--json").json
     assert (facts["state"], facts["result"], facts["attempt"]) == ("succeeded", "finished", 1)
     assert run_cli("jobs", "show", waiting, "--json").json["state"] == "queued"
@@ -104,7 +104,7 @@ def test_the_second_signal_requeues_the_running_job_uncounted(
         lines.append(line)
         if line.startswith("Shutting down: "):
             worker.send_signal(signal.SIGTERM)
-    assert worker.wait(TIMEOUT) == 0
+    assert worker.wait(WAIT_TIMEOUT) == 0
     assert "1 requeued" in lines[-1]
     facts = run_cli("jobs", "show", job, "--json").json
     assert (facts["state"], facts["retryCount"], facts["crashCount"]) == ("queued", 0, 0)
@@ -117,7 +117,7 @@ def test_a_worker_waits_no_longer_than_its_grace_period(
     worker = start_worker("tasks:app", "--grace", "50ms")
     wait_for(project_dir / "started")
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(TIMEOUT) == 0
+    assert worker.wait(WAIT_TIMEOUT) == 0
     assert run_cli("jobs", "show", job, "--json").json["state"] == "queued"
 
 
@@ -239,7 +239,7 @@ def test_a_worker_exits_even_if_its_tasks_block_and_names_their_jobs(
             worker.send_signal(signal.SIGTERM)
         if line.startswith("Forced shutdown") and signals > 2:
             worker.send_signal(signal.SIGINT)
-    assert worker.wait(TIMEOUT) in {0, 1}
+    assert worker.wait(WAIT_TIMEOUT) in {0, 1}
     state = run_cli("jobs", "show", job, "--json").json["state"]
     if worker.returncode == 1:
         assert "did not stop in time and exits now" in lines[-1]
@@ -279,7 +279,7 @@ def test_a_lifespan_error_at_shutdown_is_one_message(
     if signals == 2:
         worker.send_signal(signal.SIGINT)
     lines = list(worker.stderr)
-    worker.wait(TIMEOUT)
+    worker.wait(WAIT_TIMEOUT)
     assert any("the pool is stuck" in line for line in lines)
     assert not any("Traceback" in line for line in lines)
 
@@ -390,7 +390,7 @@ def test_a_stopped_supervisor_lets_running_jobs_finish(
     wait_for_line(supervisor, "Shutting down all workers")
     (project_dir / "go").touch()
     supervisor.stderr.read()
-    assert supervisor.wait(TIMEOUT) == 0
+    assert supervisor.wait(WAIT_TIMEOUT) == 0
     facts = run_cli("jobs", "show", job, "--json").json
     assert (facts["state"], facts["attempt"]) == ("succeeded", 1)
 

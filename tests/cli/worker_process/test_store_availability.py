@@ -21,7 +21,7 @@ from windlass import Windlass
 from windlass.core.errors import StoreUnavailableError
 from windlass.stores import is_transient
 
-TIMEOUT = 30.0
+WAIT_TIMEOUT = 30.0
 NOWHERE = "postgresql://ann:s3cret@127.0.0.1:1/jobs"
 
 
@@ -82,7 +82,7 @@ async def add(url: str) -> int:
 
     try:
         job = await add.aenqueue(1, 2)
-        await job.await_end(TIMEOUT)
+        await job.await_end(WAIT_TIMEOUT)
         return await job.aresult()
     finally:
         await app.aclose()
@@ -107,7 +107,7 @@ async def test_a_worker_waits_for_a_server_that_starts_late(
     assert "Connecting to the store" in await asyncio.to_thread(line_of, worker, "recovered")
     assert await add(url) == 3
     worker.send_signal(signal.SIGTERM)
-    assert await asyncio.to_thread(worker.wait, TIMEOUT) == 0
+    assert await asyncio.to_thread(worker.wait, WAIT_TIMEOUT) == 0
     assert "Traceback" not in worker.stderr.read()
 
 
@@ -121,7 +121,7 @@ async def test_a_worker_waits_for_a_schema_that_is_created_later(
     await migrate(url)
     assert await add(url) == 3
     worker.send_signal(signal.SIGTERM)
-    assert await asyncio.to_thread(worker.wait, TIMEOUT) == 0
+    assert await asyncio.to_thread(worker.wait, WAIT_TIMEOUT) == 0
 
 
 async def test_a_worker_that_is_too_old_for_the_schema_exits_with_a_message(
@@ -130,7 +130,7 @@ async def test_a_worker_that_is_too_old_for_the_schema_exits_with_a_message(
     await migrate(url)
     await execute(url, "INSERT INTO windlass_schema VALUES (999, 'later', 'x', 1, 0)")
     worker = start_worker(url)
-    _, output = await asyncio.to_thread(worker.communicate, timeout=TIMEOUT)
+    _, output = await asyncio.to_thread(worker.communicate, timeout=WAIT_TIMEOUT)
     assert worker.returncode == 3
     assert "upgrade Windlass" in output
 
@@ -149,7 +149,7 @@ async def test_a_worker_that_waits_for_its_store_stops_at_once(
     await asyncio.to_thread(line_of, worker, "Connecting to the store failed; retrying")
     worker.send_signal(signal.SIGTERM)
     output = await asyncio.to_thread(worker.stderr.read)
-    assert worker.wait(TIMEOUT) == 0
+    assert worker.wait(WAIT_TIMEOUT) == 0
     assert "retrying" not in output.replace("Connecting to the store failed; retrying", "", 1)
 
 
@@ -177,7 +177,7 @@ async def test_errors_that_waiting_cannot_fix_end_the_worker_with_a_message(
     url: str, start_worker: Any, wrong: Callable[[str], str], message: str
 ) -> None:
     worker = start_worker(wrong(url))
-    _, output = await asyncio.to_thread(worker.communicate, timeout=TIMEOUT)
+    _, output = await asyncio.to_thread(worker.communicate, timeout=WAIT_TIMEOUT)
     assert worker.returncode in {2, 3}
     assert message in output
     assert "retrying" not in output
@@ -188,7 +188,7 @@ async def test_errors_that_waiting_cannot_fix_end_the_worker_with_a_message(
 
 async def test_a_burst_does_not_wait(start_worker: Any) -> None:
     worker = start_worker(NOWHERE, "--burst")
-    _, output = await asyncio.to_thread(worker.communicate, timeout=TIMEOUT)
+    _, output = await asyncio.to_thread(worker.communicate, timeout=WAIT_TIMEOUT)
     assert worker.returncode == 3
     assert "error: postgresql://ann@127.0.0.1:1/jobs cannot be reached" in output
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-TIMEOUT = 30.0
+WAIT_TIMEOUT = 30.0
 
 
 def wait_for(path: Path) -> None:
     """Poll for an effect of another process."""
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + WAIT_TIMEOUT
     while not path.exists():
         assert time.monotonic() < deadline, f"{path} did not appear"
         time.sleep(0.01)
@@ -90,7 +90,7 @@ def test_a_full_pipe_does_not_block_a_stop(
     wait_for(project_dir / "started")
     full_pipe.fill()
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(TIMEOUT) == 0
+    assert worker.wait(WAIT_TIMEOUT) == 0
     facts = run_cli("jobs", "show", job, "--json").json
     assert (facts["state"], facts["crashCount"]) == ("queued", 0)
 
@@ -117,7 +117,7 @@ def test_a_full_pipe_does_not_block_a_forced_exit(
     worker = start_worker("blocking:app", "--grace", "1h", stderr=full_pipe.writer)
     wait_for(project_dir / "started")
     full_pipe.fill()
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + WAIT_TIMEOUT
     while worker.poll() is None:  # only its end shows that a signal was handled
         assert time.monotonic() < deadline
         worker.send_signal(signal.SIGTERM)
@@ -138,7 +138,7 @@ def test_an_immediate_second_stop_reaches_all_processes(
         lines.append(line)
         if line.startswith("Shutting down all workers"):
             supervisor.send_signal(signal.SIGTERM)
-    assert supervisor.wait(TIMEOUT) == 0, lines
+    assert supervisor.wait(WAIT_TIMEOUT) == 0, lines
     facts = run_cli("jobs", "show", job, "--json").json
     assert (facts["state"], facts["retryCount"], facts["crashCount"]) == ("queued", 0, 0)
     assert not any("is killed" in line for line in lines)
@@ -158,7 +158,7 @@ def test_a_signal_to_every_process_keeps_the_grace_period_of_running_jobs(
         if line.startswith("Shutting down all workers"):
             os.kill(int(worker), signal.SIGTERM)
             (project_dir / "go").touch()
-    assert supervisor.wait(TIMEOUT) == 0
+    assert supervisor.wait(WAIT_TIMEOUT) == 0
     facts = run_cli("jobs", "show", job, "--json").json
     assert (facts["state"], facts["attempt"]) == ("succeeded", 1)
 
@@ -238,7 +238,7 @@ def test_a_supervised_worker_handles_each_stop_during_a_blocking_call(
         lines.append(line)
         if line.startswith("Shutting down all workers"):
             supervisor.send_signal(signal.SIGTERM)
-    assert supervisor.wait(TIMEOUT) == 1
+    assert supervisor.wait(WAIT_TIMEOUT) == 1
     output = "".join(lines)
     # It exits by itself and is not killed by the supervisor.
     assert "did not stop in time and exits now; will be retried after lease expiry: " in output

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from tests.server.conftest import (
     STREAM,
-    TIMEOUT,
+    WAIT_TIMEOUT,
     LiveServer,
     enqueue,
     read_messages,
@@ -404,7 +404,7 @@ def test_a_proxied_request_does_not_count_as_local(tmp_path: Path) -> None:
 def send_raw(server: LiveServer, text: str) -> tuple[int, bytes]:
     """Send a raw request; return the status and the body."""
     place = httpx.URL(server.url)
-    with socket.create_connection((place.host, place.port), TIMEOUT) as sock:
+    with socket.create_connection((place.host, place.port), WAIT_TIMEOUT) as sock:
         sock.sendall(text.encode())
         found = b""
         while piece := sock.recv(65536):

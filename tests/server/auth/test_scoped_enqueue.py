@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from pydantic.alias_generators import to_camel
-from tests.server.conftest import TIMEOUT, LiveServer, make_app, run_server
+from tests.server.conftest import WAIT_TIMEOUT, LiveServer, make_app, run_server
 from tests.server.remote.test_store_access import make_key
 
 from windlass.client import EnqueueOptions, retry_request
@@ -82,7 +82,7 @@ def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServe
 
 
 def run_on_server(server: LiveServer, work: Any) -> Any:
-    return asyncio.run_coroutine_threadsafe(work, server.loop).result(TIMEOUT)
+    return asyncio.run_coroutine_threadsafe(work, server.loop).result(WAIT_TIMEOUT)
 
 
 def job(server: LiveServer, **options: Any) -> NewJob:

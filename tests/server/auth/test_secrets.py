@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.server.conftest import STREAM, TIMEOUT, make_app, read_messages
+from tests.server.conftest import STREAM, WAIT_TIMEOUT, make_app, read_messages
 
 from windlass.core.versioned_record import Entry
 from windlass.server.auth.api_keys import ApiKeys, Role
@@ -69,7 +69,7 @@ def logging_server(place: Path, log: Path) -> Iterator[str]:
         finally:
             process.terminate()
             said_later = process.stdout.read()
-            process.wait(TIMEOUT)
+            process.wait(WAIT_TIMEOUT)
     with log.open("ab") as out:
         out.write(said_later)
 
@@ -105,7 +105,7 @@ def secret_part(key: str) -> str:
 def visit(url: str, key: str) -> dict[str, str]:
     """Make valid and invalid requests with secrets; return all secrets used."""
     found = {"key": secret_part(key)}
-    with httpx.Client(base_url=url, timeout=TIMEOUT, verify=False) as web:
+    with httpx.Client(base_url=url, timeout=WAIT_TIMEOUT, verify=False) as web:
         signed_in = web.post("/api/session", json={"key": key})
         found["cookie"] = signed_in.cookies[COOKIE]
         web.headers["Sec-Fetch-Site"] = "same-origin"
@@ -159,7 +159,7 @@ def failures(web: httpx.Client, url: str, key: str) -> dict[str, str]:
     body = {"task": "broken", "arguments": {"why": "unlucky-secret"}}
     assert web.post("/api/jobs", json=body).status_code == 500
     place = httpx.URL(url)
-    with socket.create_connection((place.host, place.port), TIMEOUT) as sock:
+    with socket.create_connection((place.host, place.port), WAIT_TIMEOUT) as sock:
         sock.sendall(f"this is no HTTP {key}\r\n\r\n".encode())
         assert sock.recv(100).startswith(b"HTTP/1.1 400")
     return {"guess": secret_part(guess), "payload of a crash": "unlucky-secret"}

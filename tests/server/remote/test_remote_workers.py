@@ -26,7 +26,7 @@ from windlass.core.query.job_query import Page, Query
 from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.stores import open_store
 
-PATIENCE = 60.0
+WAIT_TIMEOUT = 60.0
 TASKS = """
 import asyncio
 from pathlib import Path
@@ -58,7 +58,7 @@ def free_port() -> int:
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + WAIT_TIMEOUT
     while not (found := condition()):
         assert time.monotonic() < end, f"{what} did not happen"
         time.sleep(0.02)
@@ -102,7 +102,7 @@ class RemoteSite:
             capture_output=True,
             text=True,
             check=False,
-            timeout=PATIENCE,
+            timeout=WAIT_TIMEOUT,
         )
 
     def serve(self) -> subprocess.Popen[bytes]:

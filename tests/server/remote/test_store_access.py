@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
-from tests.server.conftest import TIMEOUT, LiveServer, run_server, until
+from tests.server.conftest import WAIT_TIMEOUT, LiveServer, run_server, until
 
 from windlass.core.admission.limit import LIMIT, Limit, LimitSetting
 from windlass.core.decisions.enqueue import EnqueueStatus
@@ -167,7 +167,7 @@ def make_key(
         keys = ApiKeys(server.app.client().store)
         return (await keys.create("test", roles, owner=owner, team=team))[1]
 
-    return asyncio.run_coroutine_threadsafe(make(), server.loop).result(TIMEOUT)
+    return asyncio.run_coroutine_threadsafe(make(), server.loop).result(WAIT_TIMEOUT)
 
 
 # -- roles
@@ -574,7 +574,9 @@ async def test_a_disconnect_cancels_the_wait_of_a_worker(
         return sum("StoreWakeups.wait" in str(task.get_coro()) for task in asyncio.all_tasks())
 
     def count() -> int:
-        return asyncio.run_coroutine_threadsafe(open_waits(), keyed_server.loop).result(TIMEOUT)
+        return asyncio.run_coroutine_threadsafe(open_waits(), keyed_server.loop).result(
+            WAIT_TIMEOUT
+        )
 
     async with remote(keyed_server, Role.WORKER) as store:
         await claim_all(store, "nothing")
@@ -591,7 +593,7 @@ async def test_a_shutdown_ends_the_waits_of_workers(tmp_path: Any) -> None:
         waiting = asyncio.ensure_future(store.wait(["default"], 60))
         await asyncio.sleep(0.05)
         await asyncio.to_thread(server.stop)
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             with pytest.raises(StoreUnavailableError):
                 await waiting
         await store.close()

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from tests.server.conftest import (
     STREAM,
-    TIMEOUT,
+    WAIT_TIMEOUT,
     LiveServer,
     SseMessage,
     enqueue,
@@ -221,6 +221,6 @@ def test_a_job_deleted_before_its_log_is_read_is_reported_as_closed(server: Live
             )
         ]
 
-    [result] = asyncio.run_coroutine_threadsafe(read(), server.loop).result(TIMEOUT)
+    [result] = asyncio.run_coroutine_threadsafe(read(), server.loop).result(WAIT_TIMEOUT)
     assert result.startswith(b"event: closed\n")
     assert b'"status":404' in result

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from tests.server.conftest import STREAM, TIMEOUT, LiveServer, enqueue
+from tests.server.conftest import STREAM, WAIT_TIMEOUT, LiveServer, enqueue
 
 INJECTIONS = [
     "a\n\nevent: job-completed\ndata: {}\n\n",
@@ -114,7 +114,7 @@ def test_nul_in_a_name_is_rejected(web: httpx.Client) -> None:
 )
 def test_request_data_cannot_inject_a_response_header(server: LiveServer, head: str) -> None:
     place = httpx.URL(server.url)
-    with socket.create_connection((place.host, place.port), TIMEOUT) as sock:
+    with socket.create_connection((place.host, place.port), WAIT_TIMEOUT) as sock:
         sock.sendall(head.encode() + b"Connection: close\r\n\r\n")
         response = b""
         while piece := sock.recv(65536):

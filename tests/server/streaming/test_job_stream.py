@@ -15,7 +15,7 @@ import httpx
 import pytest
 from tests.server.conftest import (
     STREAM,
-    TIMEOUT,
+    WAIT_TIMEOUT,
     LiveServer,
     SseMessage,
     enqueue,
@@ -266,7 +266,7 @@ def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
         stalled.connect((host, int(port)))
         lines = [f"GET {events_of(job)} HTTP/1.1", "Host: localhost", "Accept: text/event-stream"]
         stalled.sendall("\r\n".join([*lines, "", ""]).encode())
-        stalled.settimeout(TIMEOUT)
+        stalled.settimeout(WAIT_TIMEOUT)
         assert stalled.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"  # the response stays unread
         other = enqueue(web, "add", a=1)  # its stream works meanwhile
         web.post(f"/api/jobs/{other['id']}/cancel")
@@ -377,7 +377,7 @@ def test_a_hundred_quiet_streams_share_one_reader(server: LiveServer) -> None:
     async def open_streams() -> None:
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(
-            base_url=server.url, limits=limits, verify=False, timeout=TIMEOUT
+            base_url=server.url, limits=limits, verify=False, timeout=WAIT_TIMEOUT
         ) as web:
 
             async def listen() -> int:

@@ -17,7 +17,7 @@ import httpx
 import pytest
 from tests.server.conftest import (
     STREAM,
-    TIMEOUT,
+    WAIT_TIMEOUT,
     LiveServer,
     SseMessage,
     enqueue,
@@ -82,7 +82,7 @@ class ProxiedServer:
 
     def client(self, url: str | None = None, **headers: str) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.key}", **headers}
-        return httpx.Client(base_url=url or self.plain, headers=headers, timeout=TIMEOUT)
+        return httpx.Client(base_url=url or self.plain, headers=headers, timeout=WAIT_TIMEOUT)
 
 
 def free_port() -> int:
@@ -111,7 +111,7 @@ def run_nginx(server: LiveServer, place: Path) -> Iterator[tuple[str, str]]:
             yield f"http://127.0.0.1:{plain}", f"http://127.0.0.1:{full}"
         finally:
             process.terminate()
-            process.wait(TIMEOUT)
+            process.wait(WAIT_TIMEOUT)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_clients_behind_nginx_do_not_count_as_local(tmp_path: Path) -> None:
     with (
         run_server(tmp_path) as server,
         run_nginx(server, tmp_path) as places,
-        httpx.Client(timeout=TIMEOUT) as web,
+        httpx.Client(timeout=WAIT_TIMEOUT) as web,
     ):
         assert web.get(f"{server.url}/api/jobs").status_code == 200
         for place in places:
@@ -185,7 +185,7 @@ def test_a_worker_long_polls_through_nginx(proxied_server: ProxiedServer) -> Non
         with proxied_server.server.client(proxied_server.key) as direct:
             until(lambda: proxied_server.server.context.hub.long_polls, "the claim waits")
             job = enqueue(direct, "add", {"queue": queue}, a=1)
-        [claimed] = waiting.result(TIMEOUT).json()["jobs"]
+        [claimed] = waiting.result(WAIT_TIMEOUT).json()["jobs"]
         assert claimed["job"]["id"] == job["id"]
 
 
@@ -202,7 +202,7 @@ def test_a_session_cookie_is_secure_if_nginx_received_https(proxied_server: Prox
         cookie = SimpleCookie(web.post("/api/session").headers["set-cookie"])
         assert cookie["windlass_session"]["secure"]
     page = {"Host": NAME, "Origin": f"https://{NAME}", "Cookie": cookie.output([], "").strip()}
-    with httpx.Client(base_url=proxied_server.full, headers=page, timeout=TIMEOUT) as browser:
+    with httpx.Client(base_url=proxied_server.full, headers=page, timeout=WAIT_TIMEOUT) as browser:
         assert browser.get("/api/session").json()["by"] == "session"
         assert browser.post("/api/tickets").status_code == 201
 
@@ -223,7 +223,7 @@ def test_a_body_that_is_too_large_gets_413_through_nginx(proxied_server: Proxied
 
 def test_requests_through_nginx_need_a_key(proxied_server: ProxiedServer) -> None:
     for url in (proxied_server.plain, proxied_server.full):
-        response = httpx.get(f"{url}/api/jobs", headers={"Host": NAME}, timeout=TIMEOUT)
+        response = httpx.get(f"{url}/api/jobs", headers={"Host": NAME}, timeout=WAIT_TIMEOUT)
         assert response.status_code == 401
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.server.conftest import TIMEOUT, LiveServer, run_server
+from tests.server.conftest import WAIT_TIMEOUT, LiveServer, run_server
 from tests.server.remote.test_store_access import make_key
 from tests.stores.http_server import OPEN
 
@@ -54,7 +54,7 @@ class BlockingStore(WrappedStore):
         sizes.append(len(items))
         if len(sizes) == 1:
             self.started.set()
-            await asyncio.to_thread(self.release.wait, TIMEOUT)
+            await asyncio.to_thread(self.release.wait, WAIT_TIMEOUT)
 
     async def enqueue(self, jobs: Any, *, atomic: bool = False) -> Any:
         await self._block_first("enqueue", jobs)
@@ -96,12 +96,12 @@ async def run_concurrently(slow: BlockingStore, *calls: Any) -> list[Any]:
     slow.started.clear()
     slow.release.clear()
     first = asyncio.ensure_future(calls[0])
-    await asyncio.to_thread(slow.started.wait, TIMEOUT)
+    await asyncio.to_thread(slow.started.wait, WAIT_TIMEOUT)
     others = [asyncio.ensure_future(call) for call in calls[1:]]
     await asyncio.sleep(0)  # both calls have started
     await asyncio.sleep(0)
     slow.release.set()
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         return await asyncio.gather(first, *others, return_exceptions=True)
 
 
@@ -185,7 +185,7 @@ async def test_a_cancelled_call_cancels_no_other(store: HttpStore, slow: Blockin
     jobs = [make_job() for _ in range(3)]
     slow.started.clear()
     calls = [asyncio.ensure_future(store.enqueue([jobs[0]]))]
-    await asyncio.to_thread(slow.started.wait, TIMEOUT)
+    await asyncio.to_thread(slow.started.wait, WAIT_TIMEOUT)
     calls += [asyncio.ensure_future(store.enqueue([job])) for job in jobs[1:]]
     await asyncio.sleep(0)
     calls[1].cancel()
@@ -200,7 +200,7 @@ async def test_close_waits_for_combined_calls(served: LiveServer, slow: Blocking
     store = HttpStore(HttpConfig(url=served.url))
     jobs = [make_job() for _ in range(3)]
     calls = [asyncio.ensure_future(store.enqueue([jobs[0]]))]
-    await asyncio.to_thread(slow.started.wait, TIMEOUT)
+    await asyncio.to_thread(slow.started.wait, WAIT_TIMEOUT)
     calls += [asyncio.ensure_future(store.enqueue([job])) for job in jobs[1:]]
     await asyncio.sleep(0)
     closing = asyncio.ensure_future(store.close())
@@ -224,7 +224,7 @@ def test_a_handle_works_in_another_event_loop(served: LiveServer, slow: Blocking
 
     async def cut_off() -> None:
         asyncio.ensure_future(store.enqueue([make_job()]))  # noqa: RUF006 - lost on purpose
-        await asyncio.to_thread(slow.started.wait, TIMEOUT)
+        await asyncio.to_thread(slow.started.wait, WAIT_TIMEOUT)
 
     asyncio.run(cut_off())
     slow.release.set()

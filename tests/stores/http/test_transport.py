@@ -12,7 +12,7 @@ from uuid import UUID
 
 import httpx
 import pytest
-from tests.server.conftest import TIMEOUT, LiveServer
+from tests.server.conftest import WAIT_TIMEOUT, LiveServer
 from tests.stores.http_server import serve_store, server
 from tests.stores.network_proxy import proxy_to
 
@@ -156,7 +156,7 @@ async def test_a_rate_limited_call_waits_and_retries(tmp_path: Path) -> None:
         async def make() -> str:
             return (await ApiKeys(served.app.client().store).create("x", [Role.ADMIN]))[1]
 
-        key = asyncio.run_coroutine_threadsafe(make(), loop).result(TIMEOUT)
+        key = asyncio.run_coroutine_threadsafe(make(), loop).result(WAIT_TIMEOUT)
         sleep = RecordedSleeps()
         config = HttpConfig(url=served.url, key=key, sleep=sleep, rate_limit_wait=1800)
         async with HttpStore(config) as store:
@@ -420,9 +420,9 @@ async def test_a_wait_returns_when_the_server_restarts(
     async with open_handle() as store:
         await claim_all(store)
         asyncio.run_coroutine_threadsafe(served.context.wakeups.close(), served.loop).result(
-            TIMEOUT
+            WAIT_TIMEOUT
         )
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             assert await store.wait(["default"], 60)
 
 
@@ -438,7 +438,7 @@ async def test_a_cursor_of_another_server_wakes_once_and_then_on_new_work(
         assert clock() - started >= 0.19
         waiting = asyncio.ensure_future(store.wait(["default"], 60))
         await enqueue_one(store)
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             assert await waiting
 
 
@@ -484,7 +484,7 @@ async def test_a_silent_connection_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = ServerConfig(auth=AuthMode.OPEN, keepalive=0.05)
-    usual, patient = http_tail.MAX_SILENT_INTERVALS, TIMEOUT / quick.keepalive
+    usual, patient = http_tail.MAX_SILENT_INTERVALS, WAIT_TIMEOUT / quick.keepalive
     # Except for the connection that the test drops.
     monkeypatch.setattr(http_tail, "MAX_SILENT_INTERVALS", patient)
     with server(tmp_path, quick) as served:
@@ -499,14 +499,14 @@ async def test_a_silent_connection_is_detected(
                 noticed.set()
 
             sleep = RecordedSleeps(restored)
-            config = HttpConfig(url=proxy.url, sleep=sleep, connect_timeout=TIMEOUT)
+            config = HttpConfig(url=proxy.url, sleep=sleep, connect_timeout=WAIT_TIMEOUT)
             async with HttpStore(config) as remote:
                 tail = remote.tail(job.id)
                 assert [(await anext(tail)).seq for _ in range(3)] == [1, 2, 3]
                 proxy.silent = True
                 monkeypatch.setattr(http_tail, "MAX_SILENT_INTERVALS", usual)
                 fourth = asyncio.ensure_future(anext(tail))
-                async with asyncio.timeout(TIMEOUT):
+                async with asyncio.timeout(WAIT_TIMEOUT):
                     await noticed.wait()
                     await settle_one(store, job, Succeeded())
                     assert (await fourth).seq == 4
@@ -525,7 +525,7 @@ async def test_a_tail_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
             await ApiKeys(served.app.client().store).revoke(key_id)
 
         def there(work: Any) -> Any:
-            return asyncio.run_coroutine_threadsafe(work, served.loop).result(TIMEOUT)
+            return asyncio.run_coroutine_threadsafe(work, served.loop).result(WAIT_TIMEOUT)
 
         key_id, token = there(make())
         config = HttpConfig(url=served.url, key=token, sleep=RecordedSleeps())
@@ -535,7 +535,7 @@ async def test_a_tail_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
             await anext(tail)
             await anext(tail)
             there(revoke(key_id))
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(WAIT_TIMEOUT):
                 with pytest.raises(StoreDeniedError, match=f"key {key_id} was revoked"):
                     await anext(tail)
 

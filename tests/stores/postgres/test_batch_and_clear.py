@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
-from tests.worker.event_waits import WAIT_TIMEOUT as PATIENCE
+from tests.worker.event_waits import WAIT_TIMEOUT
 from tests.worker.workers import run_burst
 
 from windlass import Batch, Windlass
@@ -42,7 +42,7 @@ async def test_a_batch_task_settles_each_of_its_jobs(app: Windlass) -> None:
     assert (sum(sizes), max(sizes)) == (100, 40)
     states = [(await job.arefresh()).state for job in jobs]
     assert states.count(State.FAILED) == 10
-    assert await jobs[99].aresult(PATIENCE) == 99
+    assert await jobs[99].aresult(WAIT_TIMEOUT) == 99
 
     [queue] = await app.client().queues()
     assert queue.rates.started * queue.rates.minutes == pytest.approx(100)

@@ -25,7 +25,7 @@ from windlass.testing.factories import (
     start_one,
 )
 
-PATIENCE = 20.0
+WAIT_TIMEOUT = 20.0
 
 
 class TestHandles:
@@ -105,7 +105,7 @@ class TestHandles:
                 job = await enqueue_one(twin)
                 running = await claim_one(twin)
                 await settle_one(twin, running, Succeeded(result=b"42"))
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(WAIT_TIMEOUT):
                     events = [event async for event in twin.tail(job.id)]
                 assert [event.seq for event in events] == [1, 2, 3, 4]
                 return job.id
@@ -141,7 +141,7 @@ class TestHandles:
         twin = store.twin()
 
         async def serve() -> UUID:
-            async with twin, asyncio.timeout(PATIENCE):
+            async with twin, asyncio.timeout(WAIT_TIMEOUT):
                 while not (rows := await claim_all(twin)):
                     await twin.wait(["default"], 1)
                 await settle_one(twin, rows[0], Succeeded())
@@ -149,7 +149,7 @@ class TestHandles:
 
         serving = asyncio.ensure_future(asyncio.to_thread(lambda: asyncio.run(serve())))
         job = await enqueue_one(store)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             events = [event async for event in store.tail(job.id)]
 
         assert await serving == job.id
@@ -215,7 +215,7 @@ class TestHandles:
 
         await other.close()
 
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             jobs = await asyncio.gather(*calls)
         assert None not in await store.get([job.id for job in jobs])
 
@@ -232,7 +232,7 @@ class TestHandles:
         await store.wait(["default"], 0.01)
         for row in running:
             await settle_one(store, row, Succeeded())
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             assert await asyncio.gather(*following) == [4, 4, 4]
 
         await store.close()

@@ -25,13 +25,13 @@ from windlass.testing.factories import (
 )
 
 LONG = 30.0  # seconds to wait; a woken wait returns in milliseconds
-PATIENCE = 10.0  # upper bound: after it, the wait was not woken
+WAIT_TIMEOUT = 10.0  # upper bound: after it, the wait was not woken
 SHORT = 0.05
 
 
 async def woken(store: Store) -> bool:
     """Whether the wait was woken before its timeout."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         return await store.wait(["default"], LONG)
 
 
@@ -105,7 +105,7 @@ class TestWakeup:
         start = threading.Event()
 
         async def work() -> None:
-            start.wait(PATIENCE)
+            start.wait(WAIT_TIMEOUT)
             async with other:
                 await enqueue_one(other)
 

@@ -36,7 +36,7 @@ from windlass.stores.postgres.writes.claim_cursor import full_ranges
 from windlass.stores.postgres.writes.lock_retry import LockRetry
 from windlass.testing.factories import claim_all, log_record, make_failure, make_job, no_jitter
 
-TIMEOUT = 20.0
+WAIT_TIMEOUT = 20.0
 SESSIONS = 16
 ROUNDS = 6
 DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
@@ -268,7 +268,7 @@ async def uncommitted_claim(url: str, claim: Claim) -> AsyncIterator[set[UUID]]:
 
 async def wait_for_blocked_calls(url: str, number: int) -> None:
     """Return when this number of calls wait for a lock."""
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         while (await execute(url, BLOCKED_CALLS))[0][0] < number:
             pass
 
@@ -362,7 +362,7 @@ async def test_a_claim_skips_rows_locked_by_another_claim(postgres_url: str) -> 
             claim = (None, token, "slow", None, 30_000_000, ["default"], [1], PAUSED, *parts)
             assert len(await slow.fetch(SQL.claim, *claim)) == 1
 
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(WAIT_TIMEOUT):
                 taken = await claim_all(store)
         finally:
             await slow.close()  # rolls back its claim

@@ -40,7 +40,7 @@ from windlass.testing.factories import (
 )
 
 T = TypeVar("T")
-TIMEOUT = 60.0
+WAIT_TIMEOUT = 60.0
 WRITERS = 32
 JOBS = 8
 ROUNDS = 5
@@ -83,7 +83,7 @@ class Jobs:
         await self._claim()
 
     async def _claim(self) -> None:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             while len(self.rows) < JOBS:
                 await repeat_until_committed(lambda: sweep_all(self.store))
                 self.rows += await repeat_until_committed(lambda: claim_all(self.store, lease=600))
@@ -173,7 +173,7 @@ async def test_every_tail_returns_exactly_the_log(new_database: str) -> None:
         jobs = Jobs(new_database, store)
         await jobs.start()
         ids = [row.id for row in jobs.rows]
-        async with event_printer(new_database, ids) as printer, asyncio.timeout(TIMEOUT):
+        async with event_printer(new_database, ids) as printer, asyncio.timeout(WAIT_TIMEOUT):
             readers = [asyncio.create_task(collect(reader_store.tail(job))) for job in ids]
             polling = [tail(polling_store, JobWakeups(), job, 0, poll=0.01) for job in ids]
             readers += [asyncio.create_task(collect(events)) for events in polling]
@@ -206,7 +206,7 @@ async def test_events_numbered_early_and_committed_late_are_returned(postgres_ur
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as reader_store:
         await store.enqueue([make_job(), make_job()])
         late_job, early_job = await claim_all(store)
-        async with connected(postgres_url) as connection, asyncio.timeout(TIMEOUT):
+        async with connected(postgres_url) as connection, asyncio.timeout(WAIT_TIMEOUT):
             transaction = connection.transaction()
             await transaction.start()
             await record(

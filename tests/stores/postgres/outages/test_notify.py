@@ -31,7 +31,7 @@ from windlass.testing.factories import (
     start_one,
 )
 
-TIMEOUT = 20.0
+WAIT_TIMEOUT = 20.0
 LISTENERS = (
     "SELECT pid FROM pg_stat_activity WHERE query ILIKE 'LISTEN%' "
     "AND application_name = 'windlass' AND datname = current_database()"
@@ -60,8 +60,8 @@ async def wait_for_listener(store: PostgresStore) -> None:
 
 
 async def is_woken(store: PostgresStore) -> bool:
-    async with asyncio.timeout(TIMEOUT):
-        return await store.wait(["default"], 2 * TIMEOUT)
+    async with asyncio.timeout(WAIT_TIMEOUT):
+        return await store.wait(["default"], 2 * WAIT_TIMEOUT)
 
 
 async def test_many_writes_are_announced_in_few_messages(postgres_url: str) -> None:
@@ -72,7 +72,7 @@ async def test_many_writes_are_announced_in_few_messages(postgres_url: str) -> N
                 await enqueue_one(store)
             seconds = asyncio.get_running_loop().time() - started
         await execute(postgres_url, f"SELECT pg_notify('{notify.CHANNEL}', 'last')")
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             count = 0
             while await received.get() != "last":
                 count += 1
@@ -88,7 +88,7 @@ async def test_notifications_of_callers_transactions_are_decoded(
     ids = ",".join(str(job) for job in jobs)
     async with messages(postgres_url) as received:
         await execute(postgres_url, f"SELECT windlass_notify(true, '{{{ids}}}'::uuid[])")
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             message = await received.get()
     sender, work, named = message.split(" ")
     assert (sender, work) == ("sql", "1")
@@ -104,10 +104,10 @@ async def test_undecodable_ids_mean_any_job(named: str) -> None:
 async def test_after_a_message_for_any_job_only_claimable_work_is_announced_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(notify, "ANY_JOB_INTERVAL", 4 * TIMEOUT)
+    monkeypatch.setattr(notify, "ANY_JOB_INTERVAL", 4 * WAIT_TIMEOUT)
     sent: asyncio.Queue[str] = asyncio.Queue()
     notifier = notify.Notifier(notify.NotifyHub(), sent.put)
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         notifier.notify(uuid7() for _ in range(notify.MAX_NAMED_JOBS + 1))
         assert (await sent.get()).endswith(" 0 *")
         notifier.notify([uuid7()])
@@ -178,7 +178,7 @@ async def test_a_killed_listener_reconnects_and_misses_nothing(
         await claim_all(store)
         may_connect.clear()
         await execute(postgres_url, f"SELECT pg_terminate_backend({pid}, 5000)")
-        async with messages(postgres_url) as received, asyncio.timeout(TIMEOUT):
+        async with messages(postgres_url) as received, asyncio.timeout(WAIT_TIMEOUT):
             await enqueue_one(other)  # while the listener is disconnected
             await received.get()
         may_connect.set()
@@ -207,7 +207,7 @@ async def test_a_silently_dropped_listener_is_noticed(
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
         await wait_for_listener(store)
         await (await opened.get()).execute("UNLISTEN *")
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             await opened.get()
         await claim_all(store)
         await enqueue_one(other)
@@ -230,7 +230,7 @@ async def test_without_any_notification_one_warning_names_the_fix(
     monkeypatch.setattr(notify, "PROBE_TIMEOUT", 0.02)
     async with PostgresStore(postgres_url) as store:
         await wait_for_listener(store)
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             for _ in range(4):
                 await tries.get()
     [warning] = caplog.messages
@@ -243,11 +243,11 @@ async def test_an_arriving_probe_keeps_the_connection(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notify, "PROBE_INTERVAL", 0.02)
-    monkeypatch.setattr(notify, "PROBE_TIMEOUT", 2 * TIMEOUT)
+    monkeypatch.setattr(notify, "PROBE_TIMEOUT", 2 * WAIT_TIMEOUT)
     async with PostgresStore(postgres_url) as store:
         await wait_for_listener(store)
         before = await execute(postgres_url, LISTENERS)
-        async with messages(postgres_url) as received, asyncio.timeout(TIMEOUT):
+        async with messages(postgres_url) as received, asyncio.timeout(WAIT_TIMEOUT):
             for _ in range(5):
                 await received.get()
 
@@ -268,7 +268,7 @@ async def test_a_tail_of_one_job_is_woken_among_very_many(postgres_url: str) -> 
         assert len(rows) > notify.MAX_NAMED_JOBS, "more jobs than one message names"
         await settle_one(other, job, Succeeded())
 
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             assert [event.seq for event in await tailing] == [1, 2, 3, 4]
 
 
@@ -295,7 +295,7 @@ async def test_without_any_message_a_tail_still_returns_all_events(
         async def collect() -> list[Event]:
             return [event async for event in store.tail(job.id)]
 
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             tailing = asyncio.ensure_future(collect())
             await waiting.wait()  # the tail has read all stored events
             await settle_one(other, job, Succeeded())

@@ -41,7 +41,7 @@ from windlass.stores.postgres import store as store_module
 from windlass.stores.postgres.connection import SOCKET_OPTIONS, connect
 from windlass.testing.factories import claim_all, make_job, start_one
 
-TIMEOUT = 30.0
+WAIT_TIMEOUT = 30.0
 OUTAGE_SECONDS = 0.6  # long enough for several tries of a loop
 SOON = 10.0  # seconds; the documented recovery time on an idle machine is 2 s
 IS_LISTENER = "query ILIKE 'LISTEN%'"
@@ -103,13 +103,13 @@ class WorkerApp:
             assert not running.done(), "the worker has stopped"
         finally:
             worker.stop()
-            await asyncio.wait_for(running, TIMEOUT)
+            await asyncio.wait_for(running, WAIT_TIMEOUT)
             await self.app.aclose()
 
     async def run_job(self, number: int) -> None:
         """Enqueue a job, with retries during an outage, and wait for its result."""
         job: Job[int] | None = None
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             while job is None:
                 try:
                     job = await self.double.options(request_id=f"n{number}").aenqueue(number)
@@ -119,7 +119,7 @@ class WorkerApp:
 
     async def result(self, job: Job[Any]) -> Any:
         """Return the result of a job; retry while the store is unavailable."""
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             while True:
                 try:
                     return await job.aresult()
@@ -129,7 +129,7 @@ class WorkerApp:
 
 async def wait_for_log(caplog: pytest.LogCaptureFixture, what: str) -> str:
     """Wait for a log message."""
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         while True:
             for line in caplog.messages:
                 if what in line:
@@ -156,7 +156,7 @@ async def test_killed_backends_cost_no_job_and_no_attempt(
     worker_app = WorkerApp(url)
     async with worker_app.working():
         held = await worker_app.blocked_task.aenqueue()
-        await asyncio.wait_for(worker_app.started.wait(), TIMEOUT)
+        await asyncio.wait_for(worker_app.started.wait(), WAIT_TIMEOUT)
         for number in range(3):
             assert await kill_all(root(server, url))
             await worker_app.run_job(number)
@@ -172,7 +172,7 @@ async def test_after_a_server_crash_work_continues(
     worker_app = WorkerApp(url)
     async with worker_app.working():
         held = await worker_app.blocked_task.aenqueue()
-        await asyncio.wait_for(worker_app.started.wait(), TIMEOUT)
+        await asyncio.wait_for(worker_app.started.wait(), WAIT_TIMEOUT)
         waiting = [await worker_app.double.options(delay=0.5).aenqueue(n) for n in range(3)]
         await server.actl("-m", "immediate", "stop")
         await wait_for_log(caplog, "Fetching jobs failed")
@@ -217,7 +217,7 @@ async def test_a_worker_process_survives_restarts_and_logs_little(
         await worker_app.run_job(number)
     await worker_app.app.aclose()
     process.send_signal(signal.SIGTERM)
-    _, output = await asyncio.wait_for(process.communicate(), TIMEOUT)
+    _, output = await asyncio.wait_for(process.communicate(), WAIT_TIMEOUT)
     assert process.returncode == 0
     assert b"Traceback" not in output
     assert b"s3cret" not in output
@@ -312,15 +312,15 @@ async def test_after_a_silent_failover_leases_and_claims_do_not_wait_for_the_usu
 ) -> None:
     async with (
         network(server, urlsplit(url).path[1:]) as (proxy, proxy_url),
-        PostgresStore(with_options(proxy_url, timeout=10 * TIMEOUT)) as store,
+        PostgresStore(with_options(proxy_url, timeout=10 * WAIT_TIMEOUT)) as store,
     ):
         row = await start_one(store)
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             proxy.fail_over()
             with pytest.raises(StoreUnavailableError, match="did not respond in time"):
                 await store.extend([row.lease], 6.0)
             # A longer lease allows a longer timeout, so this call succeeds.
-            assert not (await store.extend([row.lease], 10 * TIMEOUT))[0].stale
+            assert not (await store.extend([row.lease], 10 * WAIT_TIMEOUT))[0].stale
             proxy.fail_over()
             with monkeypatch.context() as patch:
                 patch.setattr(store_module, "CLAIM_TIMEOUT", 0.5)
@@ -352,7 +352,7 @@ async def test_commits_with_lost_responses_are_repeated_and_count_once(
         worker_app = WorkerApp(proxy_url)
         async with worker_app.working(poll_interval=0.05), PostgresStore(proxy_url) as producer:
             proxy.loses = 0.1
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(WAIT_TIMEOUT):
                 for job in jobs:
                     await enqueue_until_stored(producer, job)
             await poll_until(ended)
@@ -374,7 +374,7 @@ async def enqueue_until_stored(store: PostgresStore, job: NewJob) -> None:
 
 async def poll_until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Poll until the condition holds."""
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         while not await condition():  # noqa: ASYNC110 - polls the server
             await asyncio.sleep(0.05)
 

@@ -30,7 +30,7 @@ from windlass.testing.factories import claim_all, enqueue_one
 __all__ = ["TestClaim", "TestRetention", "TestSettleBatch", "clock", "store"]
 
 SAMPLE = ()  # `make test-all` runs these
-TIMEOUT = 30.0
+WAIT_TIMEOUT = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ class ProducerAndWorker:
             assert not running.done()
         finally:
             worker.stop()
-            await asyncio.wait_for(running, TIMEOUT)
+            await asyncio.wait_for(running, WAIT_TIMEOUT)
             await self.producer.aclose()
             await self.app.aclose()
 
@@ -95,7 +95,7 @@ async def _double(number: int) -> int:
 
 async def test_a_producer_and_a_worker_work_through_the_pooler(pooled: str) -> None:
     apps = ProducerAndWorker(pooled)
-    async with apps.open(), asyncio.timeout(TIMEOUT):
+    async with apps.open(), asyncio.timeout(WAIT_TIMEOUT):
         numbers = [*range(30), 13]
         jobs: list[Job[int]] = await asyncio.gather(*map(apps.double.aenqueue, numbers))
         assert [await job.aresult() for job in jobs] == [2 * number for number in numbers]
@@ -128,7 +128,7 @@ async def test_missing_notifications_only_cost_a_poll(
     monkeypatch.setattr(notify, "PROBE_INTERVAL", 0.2)
     monkeypatch.setattr(notify, "PROBE_TIMEOUT", 0.3)
     apps = ProducerAndWorker(pooled)
-    async with apps.open(), asyncio.timeout(TIMEOUT):
+    async with apps.open(), asyncio.timeout(WAIT_TIMEOUT):
         for number in range(5):
             job = await apps.double.aenqueue(number)
             assert await job.aresult() == 2 * number
@@ -149,8 +149,8 @@ async def test_with_a_direct_listen_address_wakeups_arrive_at_once(
         assert store._writer._listener is not None
         await store._writer._listener.ready.wait()
         await enqueue_one(other)
-        async with asyncio.timeout(TIMEOUT):
-            assert await store.wait(["default"], 2 * TIMEOUT)
+        async with asyncio.timeout(WAIT_TIMEOUT):
+            assert await store.wait(["default"], 2 * WAIT_TIMEOUT)
 
 
 async def test_with_listen_off_waits_are_polls(pooled: str) -> None:
@@ -159,7 +159,7 @@ async def test_with_listen_off_waits_are_polls(pooled: str) -> None:
         assert await store.wait(["default"], 0.05) is False
         assert store._writer._listener is None
         job = await enqueue_one(store)
-        assert await store.wait(["default"], TIMEOUT), (
+        assert await store.wait(["default"], WAIT_TIMEOUT), (
             "writes of the same process need no notification"
         )
         assert [row.id for row in await claim_all(store)] == [job.id]

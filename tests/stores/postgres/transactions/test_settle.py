@@ -19,8 +19,7 @@ from tests.stores.postgres import payment_tasks
 from tests.stores.postgres.server import CLEAN, execute, migrate
 from tests.stores.postgres.transactions.test_enqueue import ASYNC, SYNC
 from tests.stores.postgres.transactions.test_sql_enqueue import DERIVED_TABLES, IDS
-from tests.worker.event_waits import WAIT_TIMEOUT as PATIENCE
-from tests.worker.event_waits import events_of, eventually
+from tests.worker.event_waits import WAIT_TIMEOUT, events_of, eventually
 from tests.worker.workers import run_burst, run_to_end, running_worker
 
 from windlass import ConfigurationError, Context, StaleLeaseError, Windlass, fixed
@@ -137,7 +136,7 @@ async def test_a_task_in_a_child_process_settles_by_its_sync_connection(
 ) -> None:
     job = await payment_tasks.pay_apart.aenqueue(postgres_url, fail=fail)
     async with running_worker(app):
-        row = (await job.await_end(3 * PATIENCE)).row
+        row = (await job.await_end(3 * WAIT_TIMEOUT)).row
 
     assert (row.state, row.attempt, await job.aresult()) == (State.SUCCEEDED, 1 + fail, "paid")
     assert await _payments(postgres_url) == [1 + fail]
@@ -153,14 +152,14 @@ async def test_a_worker_killed_around_the_commit_pays_once(
     job = await payment_tasks.pay.aenqueue(postgres_url, moment)
     worker = [sys.executable, "-m", "tests.stores.postgres.payment_tasks", postgres_url]
     killed = await asyncio.create_subprocess_exec(*worker, cwd=ROOT, stderr=subprocess.DEVNULL)
-    async with asyncio.timeout(3 * PATIENCE):
+    async with asyncio.timeout(3 * WAIT_TIMEOUT):
         assert await killed.wait() == -signal.SIGKILL
 
     committed = moment == "after the commit"
     assert await _payments(postgres_url) == ([1] if committed else [])
     assert (await job.arefresh()).state is (State.SUCCEEDED if committed else State.RUNNING)
     async with running_worker(app):
-        row = (await job.await_end(3 * PATIENCE)).row
+        row = (await job.await_end(3 * WAIT_TIMEOUT)).row
     assert (row.state, await job.aresult()) == (State.SUCCEEDED, "paid")
     assert await _payments(postgres_url) == [row.attempt] == [1 if committed else 2]
     await run_burst(app)

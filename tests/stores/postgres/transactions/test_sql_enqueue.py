@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.stores.postgres.outages.test_notify import TIMEOUT, messages, wait_for_listener
+from tests.stores.postgres.outages.test_notify import WAIT_TIMEOUT, messages, wait_for_listener
 from tests.stores.postgres.server import CLEAN, execute
 
 from windlass.core.clock import SECOND
@@ -290,7 +290,7 @@ async def test_a_commit_wakes_waiting_workers_unless_notify_is_off(
     async with PostgresStore(postgres_url) as store, messages(postgres_url) as received:
         await wait_for_listener(store)
         await store.claim(Claim(token=uuid4(), worker="w", queues=[("default", 1)]))
-        waiting = asyncio.create_task(store.wait(["default"], 4 * TIMEOUT))
+        waiting = asyncio.create_task(store.wait(["default"], 4 * WAIT_TIMEOUT))
         async with connection.transaction():
             await connection.execute(f"SET LOCAL windlass.notify = {notify}")
             await connection.execute('SELECT windlass_enqueue(\'{"task": "t"}\')')
@@ -298,12 +298,12 @@ async def test_a_commit_wakes_waiting_workers_unless_notify_is_off(
             assert not waiting.done()
         await execute(postgres_url, f"SELECT pg_notify('{pg_notify.CHANNEL}', 'last')")
         results = []
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             while (message := await received.get()) != "last":
                 results.append(message)
         assert any(message.startswith("sql 1 ") for message in results) is (notify == "on")
         if notify == "on":
-            assert await asyncio.wait_for(waiting, TIMEOUT)
+            assert await asyncio.wait_for(waiting, WAIT_TIMEOUT)
         else:
             await asyncio.wait([waiting], timeout=0.3)
             assert not waiting.done()

@@ -31,18 +31,18 @@ from windlass.testing.factories import (
     start_one,
 )
 
-PATIENCE = 20.0  # seconds before a test fails; a correct store needs milliseconds
+WAIT_TIMEOUT = 20.0  # seconds before a test fails; a correct store needs milliseconds
 
 
 async def follow(store: Store, job_id: UUID, after: int = 0) -> list[Event]:
     """Return all events of a tail until it ends."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         return [event async for event in store.tail(job_id, after)]
 
 
 async def next_events(tail: AsyncIterator[Event], count: int) -> list[Event]:
     """Return the next `count` events of a tail."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         return [await anext(tail) for _ in range(count)]
 
 
@@ -78,7 +78,7 @@ class TestTail:
         await settle_one(store, job, Succeeded())
 
         assert [*replayed, *live, *await last] == await read_events(store, job.id)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             with pytest.raises(StopAsyncIteration):
                 await anext(tail)
 
@@ -161,7 +161,7 @@ class TestTail:
 
         await store.delete([job.id])
 
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             with pytest.raises(StopAsyncIteration):
                 await anext(tail)
 
