@@ -117,8 +117,11 @@ def _run(item: pytest.Item, bug: PlantedBug | None, report: Path) -> None:
 
 def _shorten_patience() -> None:
     for module in [*sys.modules.values()]:
-        if hasattr(module, "PATIENCE") and module.__name__.startswith(("tests.", "windlass.test")):
-            vars(module)["PATIENCE"] = PATIENCE
+        if not module.__name__.startswith(("tests.", "windlass.test")):
+            continue
+        for name in ("PATIENCE", "TIMEOUT"):
+            if isinstance(vars(module).get(name), int | float):
+                vars(module)[name] = PATIENCE
 
 
 @pytest.hookimpl(wrapper=True)
