@@ -261,7 +261,7 @@ def test_sign_in_shows_only_what_the_roles_allow(browser: Any, tmp_path: Path) -
         own = run_in_thread(lambda: served.key(Role.PRODUCER, owner="ann"))
         with open_page(browser, served.url, "schedules", own_profile=True) as dashboard:
             page = dashboard.page
-            page.get_by_label("API key").fill("wl_nobody_nothing")
+            page.get_by_label("API key").fill("wl_unknown_key")
             dashboard.button("Sign in").click()
             expect(page.get_by_role("alert")).to_contain_text("invalid API key")
             page.get_by_label("API key").fill(viewer)

@@ -105,7 +105,8 @@ def test_created_resources_can_be_read_through_their_links(tmp_path: Path, noun:
         schema.config.phases.stateful.inference.algorithms = []  # use only the documented links
         linked = schema.include(path_regex=rf"^/api/{noun}(/\{{.*)?$")
         machine = stateful_machine(app, linked.as_state_machine())
-        machine.run(settings=settings(max_examples=30 * EFFORT, stateful_step_count=8, **SETTINGS))
+        # With 30 examples, a derandomized run can miss a link (2026-11-18).
+        machine.run(settings=settings(max_examples=60 * EFFORT, stateful_step_count=8, **SETTINGS))
     succeeded = {label for label, status in machine.seen if status < 300}
     assert succeeded >= LINKED[noun], sorted(machine.seen)
 

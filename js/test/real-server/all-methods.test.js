@@ -76,13 +76,13 @@ test("a held job is submitted, a canceled one retried, a finished one deleted", 
 });
 
 test("a failed job is resumed", async () => {
-  const job = await client.enqueue("stepped", { mended: "/nowhere" });
+  const job = await client.enqueue("stepped", { success_file: "/nowhere" });
   const failed = await client.wait(job.id);
   assert.deepEqual([failed.state, failed.canResume], ["failed", true]);
   assert.equal((await client.resume(job.id)).retryOf, job.id);
   const { groups, capped } = await client.failures({ since: new Date(Date.now() - 3_600_000) });
   const group = groups.find((one) => one.task === "stepped");
-  assert.deepEqual([group?.type, group?.message, capped], ["RuntimeError", "not mended", false]);
+  assert.deepEqual([group?.type, group?.message, capped], ["RuntimeError", "the success file is missing", false]);
 });
 
 test("queues, workers, tasks and stats", async () => {
