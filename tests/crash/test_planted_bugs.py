@@ -46,7 +46,7 @@ def test_the_bug_is_found(tmp_path: Path, storm: str, bug: str, message: str) ->
     # Enough jobs that some are left when a worker is replaced, that parents end in several writes,
     # and that a limit is reached.
     jobs = {"term": 150, "flow": 400, "limit": 100}.get(storm, 40)
-    plan = Plan(jobs=jobs, seconds=20, seed=11, workers=3, quiet_timeout=1.0, plant=f"tests.{bug}")
+    plan = Plan(jobs=jobs, seconds=20, seed=11, workers=3, quiet_timeout=10.0, plant=f"tests.{bug}")
     violations = run(STORMS[storm], plan, tmp_path / storm).violations
     assert any(message in violation for violation in violations), violations
 
@@ -72,7 +72,7 @@ def test_a_rate_that_forgets_ended_jobs_is_detected(tmp_path: Path) -> None:
         producers=1,
     )
     bug = "tests.planted_bugs.bugs.limits:a_rate_forgets_ended_jobs"
-    plan = Plan(jobs=20, seconds=30, seed=11, workers=2, quiet_timeout=1.0, plant=bug)
+    plan = Plan(jobs=20, seconds=30, seed=11, workers=2, quiet_timeout=10.0, plant=bug)
     violations = run(storm, plan, tmp_path / "limit").violations
     assert any("starts within 60 s; the limit is 4" in violation for violation in violations), (
         violations

@@ -21,7 +21,9 @@ PROGRAMS = [
 FRAGMENTS = [block for block in BLOCKS if block not in PROGRAMS]
 
 
-def run(arguments: list[str], place: Path, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def run(
+    arguments: list[str], place: Path, timeout: float = 240
+) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("WINDLASS_")}
     return subprocess.run(
         [sys.executable, "-W", "error", *arguments],

@@ -3,8 +3,8 @@
     wt_ + base64url(version, key id, job, fence, lease token, expiry, queue, receipt, API key id,
                     HMAC-SHA256)
 
-The signature proves that this server issued the lease. The job's row decides whether the lease is
-still held: a valid token of a lost lease is answered `stale`.
+The signature proves that a server of this store issued the lease. The job's row decides whether
+the lease is still held: a valid token of a lost lease is answered `stale`.
 """
 
 from __future__ import annotations

@@ -151,6 +151,6 @@ def test_a_key_needs_an_existing_role(project_dir: Path, run_cli: RunCli) -> Non
 def test_host_and_port_may_be_settings(run_cli: RunCli) -> None:
     Path("windlass.toml").write_text('host = "0.0.0.0"\nport = 0\n')
     done = run_cli("serve", "tasks:app")
-    assert (done.code, "0.0.0.0 is a public address" in done.err) == (2, True)
+    assert (done.code, "0.0.0.0 is reachable from other machines" in done.err) == (2, True)
     done = run_cli("serve", "tasks:app", WINDLASS_PORT="70000")
     assert (done.code, "between 0 and 65535" in done.err) == (2, True)

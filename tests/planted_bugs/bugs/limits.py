@@ -32,7 +32,6 @@ def a_canceled_queued_job_keeps_its_permit() -> None:
 def a_rate_forgets_ended_jobs() -> None:
     """A rate counts only running jobs: short jobs may start without a limit."""
     replace_sql("delete_permits", "started_at IS NULL OR", "started_at IS NULL OR held = 0 OR")
-    replace_sql("release_slots", "SET held = 0", "SET held = 0, started_at = 1")
 
 
 @caught_by(LIMITS + "test_settles_in_one_call_admit_as_many_jobs")

@@ -58,7 +58,7 @@ CHECKS = {
         ) + (
             SELECT coalesce(sum(cardinality(jobs)), 0) FROM windlass_start AS start
             WHERE start.gate = gate.gate AND NOT counted)""",
-    "a gate counts its counted starts": f"""
+    "`started` of a gate is the number of its counted start rows": f"""
         SELECT gate FROM windlass_gate AS gate WHERE {RECOUNTED} AND started <> (
             SELECT coalesce(sum(cardinality(jobs)), 0) FROM windlass_start AS start
             WHERE start.gate = gate.gate AND counted)""",

@@ -50,8 +50,8 @@ def serve(
     """Serve the HTTP API and the dashboard. SIGTERM or Ctrl-C stops it.
 
     Without an app it serves the jobs at --url but cannot enqueue. Until the
-    first `windlass keys create`, local requests need no key; a public address
-    requires keys. On shutdown, streams are closed and requests finish.
+    first `windlass keys create`, local requests need no key; an address that other
+    machines reach requires keys. On shutdown, streams are closed and requests finish.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     found = load_settings({"app": app, "url": url, "host": host, "port": port})
@@ -165,7 +165,7 @@ async def _auth_mode(app: Windlass, host: str, *, without_keys: bool) -> AuthMod
         return AuthMode.LOCAL
     if not await ApiKeys(app.client().store).any():
         raise ConfigurationError(
-            f"{host} is a public address, but there are no API keys: create one with "
+            f"{host} is reachable from other machines, but there are no API keys: create one with "
             "windlass keys create NAME --role admin, or listen on 127.0.0.1 "
             "(--without-keys disables authentication)"
         )

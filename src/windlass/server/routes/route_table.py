@@ -52,7 +52,7 @@ _EVENTS: Mapping[int, Mapping[str, Any]] = {
 }
 _STREAM: Mapping[int, Mapping[str, Any]] = {
     200: {"description": "A stream of events.", "content": {"text/event-stream": {}}},
-    204: {"description": "All named jobs have ended before their cursors."},
+    204: {"description": "All named jobs have ended; each cursor is at the last event."},
 }
 _TEXT: Mapping[int, Mapping[str, Any]] = {200: {"content": {"text/plain": {}}}}
 _NOT_READY = {503: {"model": Health, "description": "Not ready."}}

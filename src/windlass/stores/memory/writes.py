@@ -325,7 +325,7 @@ class MemoryWrites(MemoryMaintenance):
         decision = decide.record(row, lease.fence, lease.token, batch.records, now)
         return self._write(row, decision, now)
 
-    async def wait(self, queues: Sequence[str], timeout: float) -> bool:  # noqa: ARG002
+    async def wait(self, queues: Sequence[str], timeout: float) -> bool:  # noqa: ARG002 - one wake-up for all queues
         return await self._data.work.wait(self._seen, timeout)
 
     # -- operators

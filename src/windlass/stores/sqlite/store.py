@@ -155,7 +155,7 @@ class SqliteStore(Store):
     async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
         return await self._engine.write_many(jobs.record, attempt_records)
 
-    async def wait(self, queues: Sequence[str], timeout: float) -> bool:  # noqa: ARG002
+    async def wait(self, queues: Sequence[str], timeout: float) -> bool:  # noqa: ARG002 - one wake-up for all queues
         await self._start_watch()
         return await self._engine.work.wait(self._seen, timeout)
 

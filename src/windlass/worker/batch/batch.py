@@ -53,7 +53,7 @@ class Item(Generic[A, R]):
         self._settle(result, None)
 
     def fail(self, error: BaseException) -> None:
-        """Settle this job as if its own task had raised the error (also Snooze or RetryAfter)."""
+        """Settle this job as if its task had raised the error (Snooze, RetryAfter, Cancel too)."""
         if not isinstance(error, BaseException):
             raise InvalidArgumentError(
                 f"fail takes an exception, not {error!r:.80}; write `item.fail(ValueError(…))`"

@@ -85,7 +85,11 @@ def insert_jobs(tx: WriteTransaction, new_jobs: Sequence[NewJob]) -> list[Enqueu
         except RequestError as error:
             results.append(EnqueueResult(EnqueueStatus.REFUSED, new, error=error))
             continue
-        if not new.plain or len(new.payload) > rows.INLINE_PAYLOAD or new.id in existing:
+        if (
+            not new.plain
+            or len(new.payload) > rows.INLINE_PAYLOAD
+            or (existing and new.id in existing)
+        ):
             _insert(tx, run, results)
             run, allocator = [], PositionAllocator(tx.connection)
             results.append(_enqueue_keyed(tx, new, now))

@@ -84,7 +84,11 @@ def _release_permits(tx: WriteTransaction, permits: PermitWriter, now: Instant) 
     if not (tx.may_release or tx.ended):
         return
     rate_limits = tx.rate_limit_names(now)
-    rated = {gate for gate in tx.gates_to_check if gates.limit_name(gate) in rate_limits}
+    rated = (
+        {gate for gate in tx.gates_to_check if gates.limit_name(gate) in rate_limits}
+        if rate_limits
+        else set()
+    )
     if tx.ended:
         slots: dict[str, int] = {}
         for names, count in tx.ended_gates.items():
