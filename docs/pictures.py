@@ -23,7 +23,7 @@ from playwright.async_api import Page, async_playwright
 from windlass import Context, Windlass, WorkerConfig, fixed
 from windlass.core.clock import SECOND, Instant
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.server.uvicorn_server import UvicornServer
 
@@ -36,7 +36,7 @@ THEMES: dict[str, dict[str, Any]] = {
     "phone": {"viewport": PHONE, "color_scheme": "light"},
 }
 FILMS = ("harbour", "glacier", "night-train", "orchard", "lighthouse", "market", "dunes", "ferry")
-FAILED = Query(states=frozenset({State.FAILED}), limit=1)
+FAILED = JobQuery(states=frozenset({State.FAILED}), limit=1)
 PAST = 3500.0  # seconds of simulated work before the screenshots
 RATE = 80.0  # speed of the simulated clock
 LEASE = 1200.0  # seconds; long, because the clock runs fast

@@ -12,7 +12,7 @@ import pytest
 from windlass import cron as module
 from windlass.core.clock import SECOND, from_datetime, to_datetime
 from windlass.core.errors import ConfigurationError, InvalidArgumentError
-from windlass.cron import cron, microseconds
+from windlass.cron import cron, interval_microseconds
 
 BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
 
@@ -168,6 +168,6 @@ def test_a_machine_without_time_zones_raises_an_error_with_advice(
 
 
 def test_an_interval_under_a_second_is_refused() -> None:
-    assert microseconds(1.5) == 1_500_000
+    assert interval_microseconds(1.5) == 1_500_000
     with pytest.raises(InvalidArgumentError, match="it must be 1 s or more"):
-        microseconds(0.5)
+        interval_microseconds(0.5)

@@ -26,7 +26,7 @@ from windlass import (
     Windlass,
 )
 from windlass.client import EnqueueOptions
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.core.schedule import SCHEDULE, MissedPolicy, Schedule
 from windlass.records.schedule_records import ScheduleRecords
 from windlass.testing import VirtualClock
@@ -109,7 +109,7 @@ async def test_a_tick_calls_the_task_with_its_arguments_and_options(
     assert sum(worker.settled.values()) == 1
     tick = {"schedule": "report", "schedule-tick": "2026-01-01T00:01:00Z"}
     assert seen == [("de", 7, tick)]
-    [row] = (await app.client().store.find(Query())).rows
+    [row] = (await app.client().store.find(JobQuery())).rows
     assert (row.priority, row.policy.max_retries) == (5, 7)
 
 
@@ -279,7 +279,7 @@ async def test_a_changed_time_applies_from_when_it_is_stored(
     new = version(file, clock, every="1m", missed="all")
     await start(new)
     await ticker(new).once()
-    assert (await new.client().store.find(Query())).rows == []
+    assert (await new.client().store.find(JobQuery())).rows == []
     await new.aclose()
 
 

@@ -30,7 +30,7 @@ from windlass.core.job.new_job import CORRELATION_ID, NewJob
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import ACTIVE, WAITING, State, Trigger
 from windlass.core.query.drain_progress import DrainProgress
-from windlass.core.query.job_query import MAX_PAGE, Query
+from windlass.core.query.job_query import MAX_PAGE, JobQuery
 from windlass.core.worker_presence import (
     WORKER,
     LiveWorker,
@@ -236,7 +236,7 @@ class Client:
         self, flow_id: UUID, states: frozenset[State] = frozenset()
     ) -> AsyncIterator[JobRow]:
         """Yield its jobs in these states (by default all), the newest first."""
-        query = Query(flow_id=flow_id, states=states, limit=1000)
+        query = JobQuery(flow_id=flow_id, states=states, limit=1000)
         while True:
             page = await self.store.find(query)
             for row in page.rows:
@@ -337,7 +337,7 @@ class Client:
         """Cancel all waiting jobs of a queue, but no running ones; return their number."""
         canceled = 0
         cursor: str | None = None
-        query = Query(states=WAITING, queues=frozenset({queue}), limit=MAX_PAGE)
+        query = JobQuery(states=WAITING, queues=frozenset({queue}), limit=MAX_PAGE)
         while True:
             page = await self.store.find(replace(query, cursor=cursor))
             transitions = [

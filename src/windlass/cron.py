@@ -45,7 +45,7 @@ def cron(text: str, tz: str) -> Ticks:
     expression = _NAMES.get(text.strip().lower(), text)
 
     def ticks(after: Instant) -> Iterator[Instant]:
-        for moment in _simulated(expression, after, zone):
+        for moment in _cron_times(expression, after, zone):
             tick = from_datetime(moment)
             if tick > after:  # in an hour that occurs twice, cronsim starts with the first one
                 yield tick
@@ -66,7 +66,7 @@ class _CronError(Exception):
     """Error of cronsim, as a class that needs no import of cronsim."""
 
 
-def _simulated(text: str, after: Instant, zone: tzinfo) -> Iterator[datetime]:
+def _cron_times(text: str, after: Instant, zone: tzinfo) -> Iterator[datetime]:
     from cronsim import CronSim, CronSimError  # noqa: PLC0415 - only needed for schedules
 
     try:
@@ -94,7 +94,7 @@ def _zone(name: str) -> tzinfo:
     raise InvalidArgumentError(f"unknown time zone {name!r}; {hint}")
 
 
-def microseconds(every: float) -> int:
+def interval_microseconds(every: float) -> int:
     """Convert an interval from seconds to microseconds."""
     if every < MIN_INTERVAL:
         raise InvalidArgumentError(f"every is {every:g} s; it must be {MIN_INTERVAL:g} s or more")

@@ -246,7 +246,7 @@ def _resolve(
 def _relative_to(name: str, value: Any, directory: Path) -> Any:
     """Resolve paths in a settings file relative to the file, not to the working directory."""
     if name == "url":
-        parent = "".join(quote(sign) if sign in "%#?" else sign for sign in str(directory))
+        parent = "".join(quote(char) if char in "%#?" else char for char in str(directory))
         return _RELATIVE_SQLITE_URL.sub(lambda _: f"sqlite:///{parent}/", value)
     return str(directory / value) if name == "data" else value
 

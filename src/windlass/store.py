@@ -4,9 +4,9 @@
 2. An invalid item never fails the other items. Only infrastructure errors raise (`StoreError`);
    the outcome is then unknown.
 3. Every write can be repeated, and a repeat returns the same result. The caller makes ids and
-   tokens, records are numbered per fence, and the row stores its last trigger. Exceptions, equally
-   harmless: a repeated delete or prune finds nothing. If items of one call conflict with each
-   other, by debounce or a shared key, a repeat meets the changes of the first call.
+   tokens, records are numbered per fence, and the row stores its last trigger. Two exceptions,
+   both safe: a repeated delete or prune finds nothing; if items of one call conflict with each
+   other, by debounce or a shared key, a repeat sees the changes of the first call.
 4. A fenced write without its lease returns `stale`, an impossible one `conflict`; neither raises.
 5. All instants come from the store's clock. Transitions carry delays, the store computes instants.
 6. Any await can be cancelled; the write has then either happened completely or not at all.
@@ -48,7 +48,7 @@ from windlass.core.job.lease import Claim, ExtendResult, Lease
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Count, Page, Query
+from windlass.core.query.job_query import Count, JobQuery, Page
 from windlass.core.versioned_record import Entry, Put, PutResult
 
 DAY = 86_400.0
@@ -203,8 +203,8 @@ class Store(ABC):
     async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
         """Apply transitions: settle, release, rescue, promote, submit and others.
 
-        For each item, calls `core.decide` under the job's lock. Writes its values, log rows,
-        checkpoints, children and rollup atomically.
+        For each item, calls `core.decisions.decide` under the job's lock. Writes its values, log
+        rows, checkpoints, children and rollup atomically.
         """
 
     @abstractmethod
@@ -233,7 +233,7 @@ class Store(ABC):
 
     @abstractmethod
     async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
-        """Cancel jobs. A waiting job ends at once; a running job is asked to stop.
+        """Cancel jobs. A waiting job ends immediately; a running job is asked to stop.
 
         The result is APPLIED with state `canceled`, or `running` if its worker must stop it first.
         """
@@ -257,11 +257,11 @@ class Store(ABC):
         """Return the jobs; None for an unknown one, or one of another owner."""
 
     @abstractmethod
-    async def find(self, query: Query) -> Page:
+    async def find(self, query: JobQuery) -> Page:
         """Return a page of jobs, newest first. New and deleted jobs never shift other jobs."""
 
     @abstractmethod
-    async def count(self, query: Query) -> Count:
+    async def count(self, query: JobQuery) -> Count:
         """Count the matching jobs up to COUNT_CAP; ignores limit and cursor.
 
         It may read only the newest COUNT_RANGE jobs; the result is then capped, too.

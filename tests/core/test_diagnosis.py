@@ -48,7 +48,7 @@ def test_a_queued_job_without_obstacles_is_next() -> None:
     answer = diagnose(row(), seen())
     assert (answer.job_id, answer.state) == (JOB, State.QUEUED)
     assert [reason.code for reason in answer.reasons] == [ReasonCode.READY]
-    assert str(answer) == "Next in its queue, should start at once"
+    assert str(answer) == "Next in its queue, should start immediately"
 
 
 def test_a_diagnosis_counts_the_jobs_ahead() -> None:

@@ -18,7 +18,7 @@ from windlass.core.decisions.transition import ApplyResult, Transition
 from windlass.core.job.retry_policy import Policy
 from windlass.core.job.state import State
 from windlass.core.query.drain_progress import DrainProgress
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.store import Store
 from windlass.stores import open_store
 from windlass.testing import VirtualClock, make_job
@@ -118,7 +118,7 @@ async def test_clear_cancels_any_number_of_jobs(store: Store) -> None:
     for _ in range(3):
         await store.enqueue([make_job(queue="media") for _ in range(700)])
     assert await Client(store).clear("media") == 2100
-    page = await store.find(Query(states=frozenset({State.QUEUED})))
+    page = await store.find(JobQuery(states=frozenset({State.QUEUED})))
     assert not page.rows
 
 

@@ -10,7 +10,7 @@ from tests.js.node import JS
 
 from windlass.core.job.state import State
 from windlass.server import problem_details
-from windlass.server.schemas import flows, jobs, monitoring, requests, schedules
+from windlass.server.schemas import flows, job_requests, jobs, monitoring, schedules
 
 TEXT = (JS / "src/api-types.d.ts").read_text()
 DECLARED = {
@@ -48,10 +48,10 @@ MODELS: dict[str, type[BaseModel]] = {
     "Stats": monitoring.Stats,
     "Problem": problem_details.Problem,
     "FieldProblem": problem_details.FieldProblem,
-    "NewJob": requests.EnqueueRequest,
-    "NewSchedule": requests.CreateScheduleRequest,
-    "Filter": requests.ListJobsRequest,
-    "BulkAction": requests.BulkActionRequest,
+    "NewJob": job_requests.EnqueueRequest,
+    "NewSchedule": schedules.CreateScheduleRequest,
+    "Filter": job_requests.ListJobsRequest,
+    "BulkAction": job_requests.BulkActionRequest,
 }
 
 

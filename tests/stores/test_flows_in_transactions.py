@@ -26,7 +26,7 @@ from windlass import (
     chain,
     group,
 )
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.flow import Flow, Node
 
 WAIT_TIMEOUT = 30.0  # seconds; polling is slower than that
@@ -69,7 +69,7 @@ class Shop:
         return flow, flow.add(self.ship, [part.result for part in parts])
 
     async def states(self) -> list[State]:
-        page = await self.app.client().store.find(Query())
+        page = await self.app.client().store.find(JobQuery())
         return sorted(row.state for row in page.rows)
 
 

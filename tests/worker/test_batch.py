@@ -39,7 +39,7 @@ from windlass.core.event import EventType
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
 from windlass.core.job.state import State, Trigger
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.testing import VirtualClock, twin
 from windlass.testing import batch as make_batch
 from windlass.testing.factories import claim_one, no_jitter
@@ -222,7 +222,7 @@ async def test_a_batch_that_waits_for_more_jobs_holds_no_slot(app: Windlass) -> 
         await eventually(async_condition(lambda: worker.running == 2))
         await (await other.aenqueue()).await_end(WAIT_TIMEOUT)
         assert worker.running == 2
-    assert {(row.task, row.state) for row in (await app.client().store.find(Query())).rows} == {
+    assert {(row.task, row.state) for row in (await app.client().store.find(JobQuery())).rows} == {
         (index.name, State.QUEUED),
         (other.name, State.SUCCEEDED),
     }
@@ -546,7 +546,7 @@ async def test_each_item_records_events_of_its_own_job(app: Windlass) -> None:
         assert [e.data["progressPct"] for e in await events_of(job, EventType.STEP_PROGRESS)] == [
             10 * number
         ]
-    page = await app.client().store.find(Query(tasks=frozenset({after.name})))
+    page = await app.client().store.find(JobQuery(tasks=frozenset({after.name})))
     assert [row.state for row in page.rows] == [State.SUCCEEDED]
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.worker.workers import run_burst
 
 from windlass import Cancel, Context, JobFailedError, NewJob, State, Windlass, fixed
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def test_child_jobs_are_stored_with_the_success_and_not_before(app: Windla
     assert row is not None
     assert (row.state, row.priority) == (State.SUCCEEDED, 3)
     assert row.correlation_id == str(job.id)
-    page = await app.client().store.find(Query())
+    page = await app.client().store.find(JobQuery())
     # The child of the failed attempt was never stored.
     assert {found.id for found in page.rows} == {job.id, child_id}
 

@@ -26,7 +26,7 @@ from windlass.core.errors import StoreError
 from windlass.core.ids import uuid7
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.state import ACTIVE
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import START
@@ -298,5 +298,5 @@ class _Driver:
 
     async def _is_busy(self) -> bool:
         """Whether a job is unfinished, or a late request could still change one."""
-        active = await self.simulation.store.find(Query(states=ACTIVE, limit=1))
+        active = await self.simulation.store.find(JobQuery(states=ACTIVE, limit=1))
         return bool(active.rows) or self._network.late_requests > 0

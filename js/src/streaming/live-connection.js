@@ -3,7 +3,7 @@
  *
  * Waits for subscriptions and messages. Guarantees one connection at a time with all topics, each
  * job after its last event. Opens a new connection 50 ms after topics change. Retries without
- * limit, at most 30 seconds apart, and at once when the network is back, the page becomes visible,
+ * limit, at most 30 seconds apart, and immediately when the network is back, the page becomes visible,
  * or the machine resumes. An error of one job or list does not affect the others.
  * Disconnects without topics, and after 401 until `restart()`. A crash leaves no state.
  */

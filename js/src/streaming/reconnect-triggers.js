@@ -1,4 +1,4 @@
-/** Reasons to reconnect at once: network back online, page visible again, machine resumed. */
+/** Reasons to reconnect immediately: network back online, page visible again, machine resumed. */
 
 /** @import { Timers } from "../../windlass.js" */
 

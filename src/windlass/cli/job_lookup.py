@@ -6,7 +6,7 @@ from uuid import UUID
 
 from windlass.client import Client
 from windlass.core.errors import InvalidArgumentError, NotFoundError
-from windlass.core.query.job_query import MAX_PAGE, Query
+from windlass.core.query.job_query import MAX_PAGE, JobQuery
 
 MIN_ID_PART = 4  # characters
 
@@ -23,7 +23,7 @@ async def find_job(client: Client, text: str) -> UUID:
             f"{text!r} is not a job id; give the whole id, or at least {MIN_ID_PART} of its first "
             "or last characters"
         )
-    page = await client.store.find(Query(limit=MAX_PAGE))
+    page = await client.store.find(JobQuery(limit=MAX_PAGE))
     ids = [row.id for row in page.rows]
     found = [job for job in ids if str(job).startswith(part) or str(job).endswith(part)]
     if not found:

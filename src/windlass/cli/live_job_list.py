@@ -23,7 +23,7 @@ from windlass.core.clock import SECOND
 from windlass.core.errors import StoreError
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 
 REFRESH_INTERVAL = 0.25  # seconds
 NEWEST = 20  # jobs read per refresh
@@ -44,7 +44,7 @@ class LiveJobList:
     @contextlib.asynccontextmanager
     async def showing(self) -> AsyncIterator[None]:
         """Show jobs while the block runs."""
-        page = await self._client.store.find(Query(limit=NEWEST))
+        page = await self._client.store.find(JobQuery(limit=NEWEST))
         self._ended = {row.id for row in page.rows if row.final}  # finished before the view started
         with self._region():
             refreshing = asyncio.create_task(self._run())
@@ -77,7 +77,7 @@ class LiveJobList:
 
     async def _refresh(self) -> None:
         store = self._client.store
-        newest = await store.find(Query(limit=NEWEST))
+        newest = await store.find(JobQuery(limit=NEWEST))
         rows = {row.id: row for row in newest.rows}
         older = [job for job in self._active if job not in rows]
         rows |= {row.id: row for row in await store.get(older) if row is not None}

@@ -305,7 +305,7 @@ def _queued(row: JobRow, seen: Observations) -> Iterator[Reason]:
         jobs = "1 job is" if seen.ahead == 1 else f"{seen.ahead:,} jobs are"
         yield Reason(code=ReasonCode.BEHIND, text=f"{jobs} ahead in its queue")
     elif not blocked:
-        yield Reason(code=ReasonCode.READY, text="Next in its queue, should start at once")
+        yield Reason(code=ReasonCode.READY, text="Next in its queue, should start immediately")
 
 
 def _unresponsive(row: JobRow, names: Sequence[str]) -> Reason:

@@ -32,7 +32,7 @@ NEVER: Instant = MAX_INSTANT
 _HOUR = 60 * MINUTE
 Ticks = Callable[[Instant], Iterator[Instant]]  # all ticks after an instant, in order
 
-# Fields that the jobs of a schedule share. All other fields are of a single job.
+# Fields that the jobs of a schedule share. All other fields belong to a single job.
 _SHARED = (
     "task", "queue", "payload", "priority", "delay", "hold", "expires_in", "policy", "lease",
     "owner", "team", "tags", "headers", "unique_key", "debounce", "limit_key",
@@ -43,7 +43,7 @@ class MissedPolicy(StrEnum):
     """What happens to ticks that no worker processed within a minute."""
 
     SKIP = "skip"  # they are skipped
-    LAST = "last"  # only the newest is enqueued, unless a tick is on time
+    LAST = "last"  # only the newest is enqueued, and none if another tick is on time
     ALL = "all"  # all are enqueued, the oldest first
 
 
@@ -177,7 +177,7 @@ def tick_job(schedule: Schedule, tick: Instant) -> NewJob:
 
 
 def manual_job(schedule: Schedule, job_id: UUID, now: Instant) -> NewJob:
-    """Return an extra job that is run by hand; its tick is now."""
+    """Return the job of a manual run; its tick is now."""
     return _job(schedule, job_id, now)
 
 

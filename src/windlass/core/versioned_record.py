@@ -1,4 +1,4 @@
-"""Small versioned records apart from are not jobs (schedules, limits, pauses, API keys …)."""
+"""Small versioned records that are not jobs (schedules, limits, pauses, API keys …)."""
 
 from __future__ import annotations
 

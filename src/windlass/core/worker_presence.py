@@ -1,7 +1,7 @@
 """Presence of workers: the record that each running worker keeps up to date.
 
 A worker that is running may still have stopped fetching jobs. It is unresponsive if it has a free
-slot but no claim of it was answered for a while. Its running jobs continue.
+slot but has completed no claim for a while. Its running jobs continue.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from windlass.core.clock import SECOND, Instant
 
 WORKER = "worker"  # record kind of workers; the key is the worker name
-UNRESPONSIVE_POLLS = 20  # poll intervals without an answered claim
+UNRESPONSIVE_POLLS = 20  # poll intervals without a completed claim
 UNRESPONSIVE_SECONDS = 2.0  # minimum of that time
 
 
@@ -21,7 +21,7 @@ UNRESPONSIVE_SECONDS = 2.0  # minimum of that time
 class LiveWorker:
     """Record of a running worker. All instants are of the store's clock.
 
-    `queues` maps queue names to slots. `last_claim_at` is when a claim was last answered,
+    `queues` maps queue names to slots. `last_claim_at` is when its last claim was completed,
     `seen_at` when this record was written. `free` counts its free slots; it has had one since
     `free_since`. It polls for jobs every `poll_interval` seconds.
     """
@@ -42,17 +42,17 @@ class LiveWorker:
     stopping: bool = False
 
     @property
-    def unanswered_for(self) -> float:
-        """Return for how many seconds it had a free slot and no answered claim, at `seen_at`."""
+    def seconds_without_claim(self) -> float:
+        """Return for how many seconds it had a free slot and completed no claim, at `seen_at`."""
         if self.free_since is None:
             return 0.0
-        answered = max(self.free_since, self.last_claim_at or self.started_at)
-        return max(0, self.seen_at - answered) / SECOND
+        since = max(self.free_since, self.last_claim_at or self.started_at)
+        return max(0, self.seen_at - since) / SECOND
 
     @property
     def unresponsive(self) -> bool:
         """Whether it stopped fetching jobs, although it has a free slot and is not stopping."""
-        return not self.stopping and self.unanswered_for > max(
+        return not self.stopping and self.seconds_without_claim > max(
             UNRESPONSIVE_POLLS * self.poll_interval, UNRESPONSIVE_SECONDS
         )
 
@@ -88,7 +88,7 @@ def unresponsive_problems(workers: Iterable[LiveWorker]) -> tuple[str, ...]:
     return tuple(
         f"worker {worker.name} (pid {worker.pid} on {worker.host}) is unresponsive: "
         f"{worker.free} free slots, "
-        f"but no jobs fetched for {worker.unanswered_for:.0f} s; restart it"
+        f"but no jobs fetched for {worker.seconds_without_claim:.0f} s; restart it"
         for worker in workers
         if worker.unresponsive
     )

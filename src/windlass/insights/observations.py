@@ -11,7 +11,7 @@ from windlass.core.admission.queue_position import queue_order
 from windlass.core.diagnosis import GateStatus, Observations
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.core.worker_presence import LiveWorker
 from windlass.store import QueueStats, Store
 
@@ -61,7 +61,7 @@ async def _ahead(store: Store, row: JobRow, queued: int) -> int:
     if row.state is not State.QUEUED:
         return 0
     read = ahead = 0
-    query = Query(states=frozenset({State.QUEUED}), queues=frozenset({row.queue}))
+    query = JobQuery(states=frozenset({State.QUEUED}), queues=frozenset({row.queue}))
     while True:
         page = await store.find(query)
         ahead += sum(queue_order(other) < queue_order(row) for other in page.rows)

@@ -1,7 +1,7 @@
 """A child's link to its parent: messages, requests, and stop requests.
 
 A thread with its own event loop listens while the main thread works. It ends with the process. If
-the parent is gone, it kills the child's whole process group at once.
+the parent is gone, it kills the child's whole process group immediately.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from windlass.core.schedule import (
     tick_job,
 )
 from windlass.core.versioned_record import Entry, Put
-from windlass.cron import microseconds, ticks_of
+from windlass.cron import interval_microseconds, ticks_of
 from windlass.store import Store
 
 UPCOMING_TICKS = 5  # ticks that ScheduleInfo lists
@@ -106,7 +106,7 @@ def make_schedule(
         name=name,
         job=job,
         cron=cron,
-        every=None if every is None else microseconds(to_seconds(every, "every")),
+        every=None if every is None else interval_microseconds(to_seconds(every, "every")),
         tz=tz or "UTC",
         missed=MissedPolicy(missed),
     )

@@ -19,7 +19,7 @@ class AuthMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """`hosts` are the accepted Host names; empty accepts any name from requests with a key.
+    """`hosts`: accepted values of the Host header; if empty, any, but only with an API key.
 
     max_body: size limit of a request body, in bytes
     max_json_depth: nesting limit of a JSON body

@@ -94,7 +94,7 @@ class UvicornServer(uvicorn.Server):
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        """Shut down gracefully at the first signal, at once at the second."""
+        """Shut down gracefully at the first signal, immediately at the second."""
         self.force_exit = self.should_exit
         self.should_exit = True
 

@@ -1,8 +1,8 @@
 """Coalescer: merges concurrent calls of one kind into a single call.
 
-The first call runs at once. Calls that arrive while it runs are merged and run together afterwards.
-So an idle store adds no latency, and a busy one shares round trips and commits. A caller that stops
-waiting does not cancel its write.
+The first call runs immediately. Calls that arrive while it runs are merged and run together
+afterwards. So an idle store adds no latency, and a busy one shares round trips and commits. A
+caller that stops waiting does not cancel its write.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Wakeup:
     async def wait(self, since: int, timeout: float) -> bool:
         """Wait for a notification after `since`; return False at the timeout.
 
-        Returns at once if the count has already moved past `since`.
+        Returns immediately if the count has already moved past `since`.
         """
         event = asyncio.Event()
         with self._lock:

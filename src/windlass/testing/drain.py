@@ -21,7 +21,7 @@ from windlass.core.ids import uuid7
 from windlass.core.job.lease import DEFAULT_LEASE
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import ACTIVE, State
-from windlass.core.query.job_query import MAX_PAGE, Query
+from windlass.core.query.job_query import MAX_PAGE, JobQuery
 from windlass.store import Retention, Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import no_jitter
@@ -57,7 +57,7 @@ class Drainer:
 
     def rows(self, *states: State) -> list[JobRow]:
         """Return all jobs, or the jobs in one of these states, oldest first."""
-        query = Query(states=frozenset(states), limit=MAX_PAGE)
+        query = JobQuery(states=frozenset(states), limit=MAX_PAGE)
         found: list[JobRow] = []
         cursor: str | None = None
         while True:

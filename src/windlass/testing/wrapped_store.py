@@ -25,7 +25,7 @@ from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.lease import Claim, ExtendResult, Lease
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
-from windlass.core.query.job_query import Count, Page, Query
+from windlass.core.query.job_query import Count, JobQuery, Page
 from windlass.core.versioned_record import Entry, Put, PutResult
 from windlass.store import (
     AttemptRecords,
@@ -113,10 +113,10 @@ class WrappedStore(Store):
     async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
         return await self.around("get", lambda: self.store.get(ids, owner))
 
-    async def find(self, query: Query) -> Page:
+    async def find(self, query: JobQuery) -> Page:
         return await self.around("find", lambda: self.store.find(query))
 
-    async def count(self, query: Query) -> Count:
+    async def count(self, query: JobQuery) -> Count:
         return await self.around("count", lambda: self.store.count(query))
 
     async def stats(self) -> Mapping[str, QueueStats]:

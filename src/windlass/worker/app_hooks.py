@@ -27,11 +27,11 @@ Enqueue: TypeAlias = Callable[[list[NewJob]], Awaitable[list[Any]]]
 class AppHooks:
     """Callbacks and settings of one application.
 
-    `app` owns the tasks; child processes import the same object. `enqueue` stores jobs at once and
-    returns handles. `declared_schedules` returns the schedules of the app's code. `declare_limits`
-    stores the limits of the app's code that the store does not have yet. `step_outages` logs store
-    failures in steps of all jobs. `loop_context` wraps the worker's whole run on its event loop;
-    it must not block.
+    `app` owns the tasks; child processes import the same object. `enqueue` stores jobs immediately
+    and returns handles. `declared_schedules` returns the schedules of the app's code.
+    `declare_limits` stores the limits of the app's code that the store does not have yet.
+    `step_outages` logs store failures in steps of all jobs. `loop_context` wraps the worker's whole
+    run on its event loop; it must not block.
     """
 
     app: Any = None

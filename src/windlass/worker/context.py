@@ -144,7 +144,7 @@ class Context(EventBuffer):
         return child.id
 
     async def aenqueue(self, task: Enqueueable[P, J], *args: P.args, **kwargs: P.kwargs) -> J:
-        """Enqueue a job at once, independent of this job's outcome."""
+        """Enqueue a job immediately, independent of this job's outcome."""
         if self._hooks.enqueue is None:
             raise ConfigurationError("this worker belongs to no app; use the task's own aenqueue")
         [job] = await self._hooks.enqueue([self._inherit(task.new_job(*args, **kwargs))])

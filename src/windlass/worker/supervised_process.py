@@ -1,9 +1,9 @@
 """A worker process of a supervisor, with a pipe for the forced stop.
 
 A service manager may signal the supervisor and each worker. A worker that gets two signals cannot
-tell one stop from two. So for a supervised worker every signal means: shut down gracefully. The
-forced stop comes through the pipe. The pipe's end means that the supervisor is gone. Both reach a
-worker whose main thread is busy.
+tell a second request from a copy of the first. So for a supervised worker every signal means: shut
+down gracefully. The forced stop comes through the pipe. EOF on the pipe means that the supervisor
+died. Both reach a worker whose main thread is busy.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SupervisedProcess:
             self._pipe = -1
 
     def finish(self) -> None:
-        """Request a graceful shutdown. A process that is still starting ends at once."""
+        """Request a graceful shutdown. A process that is still starting ends immediately."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
 

@@ -1,9 +1,9 @@
 """Supervises several worker processes.
 
 Waits for: the end of each process, and signals. Guarantees: restarts a worker that dies, with a
-delay that grows while it dies quickly; replaces a recycled worker at once. Stops: the first signal
-asks every worker to finish, the second to requeue its jobs, the third kills. A worker that exceeds
-its time is killed, too. A crash, even `kill -9`, closes the pipe that each worker watches
+delay that grows while it dies quickly; replaces a recycled worker immediately. Stops: the first
+signal asks every worker to finish, the second to requeue its jobs, the third kills. A worker that
+exceeds its time is killed, too. A crash, even `kill -9`, closes the pipe that each worker watches
 (`supervised_process`): the workers finish and end.
 """
 

@@ -2,7 +2,7 @@
 
 The task raises `Suspend`: its attempt ends, uncounted. When the awaited jobs have ended or the
 signal arrives, the task runs again from its beginning. Completed steps and the wait itself then
-return at once.
+return immediately.
 """
 
 from __future__ import annotations

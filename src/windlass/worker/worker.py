@@ -174,7 +174,7 @@ class Worker:
             await self._fetcher.run()
             await self._drain()
         finally:
-            # Not interrupted by cancellation: no task may run on without its lease.
+            # Not interrupted by cancellation: no task may continue without its lease.
             await run_uncancelled(self._shut_down(loops, threads))
         if self._loop_error is not None:
             raise self._loop_error

@@ -19,7 +19,7 @@ from tests.cli.commands.test_worker import WAIT_TIMEOUT, wait_for
 from windlass import WorkerConfig
 from windlass.cli.demo_app import demo_app, enqueue_demo
 from windlass.cli.worker_process.reload import snapshot
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 
 
 class Dev:
@@ -116,7 +116,7 @@ async def test_the_demo_job_runs_to_its_end_and_is_enqueued_once(
     await enqueue_demo(app)
     await enqueue_demo(app)
     await app.worker(WorkerConfig(burst=True)).run()
-    [row] = (await app.client().store.find(Query())).rows
+    [row] = (await app.client().store.find(JobQuery())).rows
     await app.aclose()
     assert (row.state, row.stage, row.percent) == ("succeeded", "render", 100)
 

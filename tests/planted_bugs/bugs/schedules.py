@@ -105,17 +105,17 @@ def a_repeated_local_time_runs_twice() -> None:
 
 
 def _by_every_showing() -> None:
-    simulated = cron._simulated
-    swap(cron, "_simulated", lambda text, *given: simulated(f"0 {text}", *given))
+    simulated = cron._cron_times
+    swap(cron, "_cron_times", lambda text, *given: simulated(f"0 {text}", *given))
 
 
 @caught_by(CRON + "test_a_start_in_the_repeated_hour_does_not_tick_a_fixed_time_again")
 def in_the_repeated_hour_the_next_tick_is_in_the_past() -> None:
     """In the repeated hour, the next tick is an hour ago, and due at once."""
-    simulated = cron._simulated
+    simulated = cron._cron_times
 
     def planted(text: str, after: Instant, zone: Any) -> Iterator[datetime]:
         now = to_datetime(after + 1)
         return (max(moment, now) for moment in simulated(text, after, zone))
 
-    swap(cron, "_simulated", planted)
+    swap(cron, "_cron_times", planted)

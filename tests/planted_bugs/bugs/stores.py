@@ -21,7 +21,7 @@ from windlass.core.ids import uuid7
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import LifecycleRow
 from windlass.core.job.state import RESCUING, Trigger
-from windlass.core.query.job_query import Page, Query
+from windlass.core.query.job_query import JobQuery, Page
 from windlass.core.versioned_record import Put
 from windlass.store import AttemptRecords, EventPage
 from windlass.stores.memory import MemoryStore
@@ -125,7 +125,7 @@ def pages_use_an_offset() -> None:
     """A page starts at the n-th job from the top: each new job shifts all pages."""
     true_find = MemoryStore.find
 
-    async def planted(self: MemoryStore, wanted: Query) -> Page:
+    async def planted(self: MemoryStore, wanted: JobQuery) -> Page:
         start = int(wanted.cursor or "0")
         everything = await true_find(self, replace(wanted, cursor=None, limit=500))
         rows = everything.rows[start : start + wanted.limit]

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from windlass import Windlass
 from windlass.cli import cli
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Page, Query
+from windlass.core.query.job_query import JobQuery, Page
 from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.stores import open_store
 
@@ -159,7 +159,7 @@ class Producer:
         self.app.enqueue_many([self._mark.new_job(number, gate) for number in numbers])
 
     def rows(self) -> dict[int, Any]:
-        query = Query(tasks=frozenset({"mark"}), limit=1000)
+        query = JobQuery(tasks=frozenset({"mark"}), limit=1000)
 
         async def find() -> Page:
             return await self.app.client().store.find(query)

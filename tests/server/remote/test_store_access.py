@@ -34,7 +34,7 @@ from windlass.core.job.failure import UNKNOWN_TASK
 from windlass.core.job.lease import Claim
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State, Trigger
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.core.schedule import MARK, SCHEDULE
 from windlass.core.versioned_record import PAUSED, Put
 from windlass.core.worker_presence import WORKER
@@ -114,8 +114,8 @@ def call_arguments(verb: str) -> dict[str, Any]:
         "delete": {"ids": [job], "owner": None},
         "pause": {"queues": ["none"], "paused": False},
         "get": {"ids": [job], "owner": None},
-        "find": {"query": Query()},
-        "count": {"query": Query()},
+        "find": {"query": JobQuery()},
+        "count": {"query": JobQuery()},
         "failures": {"since": 0, "limit": 1, "owner": None, "team": None},
         "gates": {"names": ["queue:none"]},
         "rollups": {"since": 0, "until": 1},
@@ -267,7 +267,7 @@ async def test_only_workers_see_lease_tokens(keyed_server: LiveServer) -> None:
         [again] = await producer.enqueue([make_job(queue="tokens", unique_key="tokens")])
         seen = [
             await get_one(producer, job.id),
-            (await producer.find(Query(queues=frozenset({"tokens"})))).rows[0],
+            (await producer.find(JobQuery(queues=frozenset({"tokens"})))).rows[0],
             again.existing,
         ]
         for item in seen:
@@ -317,8 +317,8 @@ async def test_a_job_of_another_owner_counts_as_missing(keyed_server: LiveServer
             ):
                 assert [response.status for response in responses] == [Status.MISSING]
         assert await bob.get([parent.id], "alice") == [None]
-        assert (await bob.find(Query(owner="alice"))).rows == []
-        assert parent.id not in {item.id for item in (await bob.find(Query())).rows}
+        assert (await bob.find(JobQuery(owner="alice"))).rows == []
+        assert parent.id not in {item.id for item in (await bob.find(JobQuery())).rows}
         assert await bob.flows([parent.flow_id or uuid4()]) == [None]
         assert (await bob.newest_flows(50)).flows == []
         assert (await bob.newest_flows(50, owner="alice")).flows == []

@@ -15,7 +15,7 @@ from windlass import Context
 from windlass.client import EnqueueOptions
 from windlass.core.ids import uuid7
 from windlass.core.job.new_job import NewJob
-from windlass.core.query.job_query import Page, Query
+from windlass.core.query.job_query import JobQuery, Page
 from windlass.insights.job_graph import MAX_GRAPH_JOBS
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
@@ -157,7 +157,7 @@ class Searched(WrappedStore):
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self.searches: list[Query] = []
+        self.searches: list[JobQuery] = []
 
     def wrap(self, store: Store) -> Searched:
         return self
@@ -165,7 +165,7 @@ class Searched(WrappedStore):
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
         return await call()
 
-    async def find(self, query: Query) -> Page:
+    async def find(self, query: JobQuery) -> Page:
         self.searches.append(query)
         return await super().find(query)
 

@@ -10,7 +10,7 @@ from tests.server.recording_store import RecordingStore
 from windlass.client import Client
 from windlass.core.codec import JsonCodec
 from windlass.core.decisions.outcome import Succeeded
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.server.streaming.list_watch import MAX_POLLS, ListWatches
 from windlass.stores.memory import MemoryStore
 from windlass.testing.factories import settle_one, start_one
@@ -18,7 +18,7 @@ from windlass.testing.factories import settle_one, start_one
 LISTS = 50
 
 
-async def first_snapshots(watches: ListWatches, query: Query) -> bytes:
+async def first_snapshots(watches: ListWatches, query: JobQuery) -> bytes:
     async with contextlib.aclosing(watches.snapshots(query, "list")) as result:
         return await anext(result)
 
@@ -31,7 +31,7 @@ async def test_a_hundred_subscribers_of_one_list_share_one_poll() -> None:
     found: list[bytes] = []
 
     async def subscribe() -> None:
-        async with contextlib.aclosing(watches.snapshots(Query(owner="", limit=20))) as result:
+        async with contextlib.aclosing(watches.snapshots(JobQuery(owner="", limit=20))) as result:
             async for piece in result:
                 found.append(piece)  # noqa: PERF401 - it is looked at while it grows
 
@@ -58,7 +58,7 @@ async def test_a_few_lists_are_polled_at_a_time() -> None:
     client = Client(store, JsonCodec())
     watches = ListWatches(lambda: client, 1.0)
     subscribers = [
-        asyncio.create_task(first_snapshots(watches, Query(queues=frozenset({str(n)}))))
+        asyncio.create_task(first_snapshots(watches, JobQuery(queues=frozenset({str(n)}))))
         for n in range(LISTS)
     ]
     await asyncio.sleep(0.05)

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from windlass.core.decisions.outcome import Succeeded
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.store import Retention
 from windlass.stores.sqlite import SqliteConfig, SqliteStore
 from windlass.stores.sqlite.engine import MAX_JOBS_PER_COMMIT
@@ -237,7 +237,7 @@ async def test_a_closed_store_raises(tmp_path: Path) -> None:
     for call in (
         store.enqueue([make_job()]),
         store.get([make_job().id]),
-        store.find(Query()),
+        store.find(JobQuery()),
         store.ping(),
         claim_all(store),
         store.wait(["default"], 0.01),
@@ -261,7 +261,7 @@ async def test_a_closed_handle_is_closed_though_its_twin_is_open(tmp_path: Path)
 async def test_closing_leaves_one_file_and_no_thread(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "jobs.db", durability="off")
     await store.enqueue([make_job()])
-    await store.find(Query())
+    await store.find(JobQuery())
     thread = store._engine._thread
     assert thread is not None
     await store.close()

@@ -20,7 +20,7 @@ from tests.stores.sqlite import subprocess_programs
 
 from windlass.core.job.event_log import expected_fold, fold
 from windlass.core.job.state import FINAL, State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.stores.sqlite import SqliteStore, file_watch
 from windlass.testing.factories import claim_all, get_one, read_events
 
@@ -126,7 +126,7 @@ async def test_processes_that_open_a_new_file_at_once_migrate_it_once(tmp_path: 
             await process.end()
     for number in range(3):
         async with SqliteStore(tmp_path / f"{number}.db") as store:
-            assert len((await store.find(Query())).rows) == 3
+            assert len((await store.find(JobQuery())).rows) == 3
         assert_whole(tmp_path / f"{number}.db")
 
 
@@ -225,7 +225,7 @@ async def test_a_busy_store_survives_forks_on_both_sides(tmp_path: Path) -> None
     assert len(all_jobs) == len(set(all_jobs))
     async with SqliteStore(path) as store:
         assert None not in await store.get([UUID(job_id) for job_id in all_jobs])
-        found = await store.find(Query(limit=1000))
+        found = await store.find(JobQuery(limit=1000))
         assert len(found.rows) == min(1000, len(all_jobs))
     assert_whole(path)
 

@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from windlass.core.errors import InvalidArgumentError, StoreUnavailableError
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.stores import open_store
 from windlass.stores.event_tail import POLL
 from windlass.stores.sqlite import SqliteStore, SqliteTransaction, engine
@@ -59,7 +59,7 @@ async def test_the_wal_stays_bounded_during_continuous_reads(tmp_path: Path) -> 
 
     async def read() -> None:
         while not done.is_set():
-            await store.find(Query(limit=200))
+            await store.find(JobQuery(limit=200))
 
     readers = [asyncio.create_task(read()) for _ in range(4)]
     largest = 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.stores.sqlite.two_process_store import RemoteProcess, TwoProcesses
 
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.fixtures import OpenStore
@@ -46,7 +46,7 @@ async def test_the_calls_alternate_between_processes(store: Store, remote: Remot
     for _ in range(6):
         await store.enqueue([make_job()])
     assert remote.calls[before:] == ["enqueue"] * 3
-    assert len((await store.find(Query())).rows) == 6
+    assert len((await store.find(JobQuery())).rows) == 6
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from windlass.core.decisions.transition import ApplyResult, Status, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.store import DAY, Retention
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
@@ -133,7 +133,7 @@ async def test_all_jobs_past_retention_are_pruned(
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert [row.id for row in (await store.find(Query())).rows] == [kept.id]
+    assert [row.id for row in (await store.find(JobQuery())).rows] == [kept.id]
 
 
 async def test_a_sweep_is_repeated_after_a_store_failure(

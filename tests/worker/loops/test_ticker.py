@@ -19,7 +19,7 @@ from windlass.core.clock import SECOND, to_datetime
 from windlass.core.decisions.outcome import Succeeded
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.row import JobRow
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.core.schedule import MARK, SCHEDULE, Schedule, start_schedule
 from windlass.core.versioned_record import Entry, Put, PutResult
 from windlass.records.schedule_records import ScheduleRecords, make_schedule
@@ -51,7 +51,7 @@ async def add(store: Store, name: str = "often", **values: Any) -> Schedule:
 
 async def jobs(store: Store) -> list[JobRow]:
     """Return all jobs, oldest first."""
-    return [*(await store.find(Query(limit=1000))).rows][::-1]
+    return [*(await store.find(JobQuery(limit=1000))).rows][::-1]
 
 
 async def ticks(store: Store) -> list[str]:

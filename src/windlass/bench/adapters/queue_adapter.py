@@ -87,7 +87,7 @@ class QueueAdapter(Protocol):
             self.enqueue(payload)
 
     def enqueue_concurrently(self, payloads: Sequence[str]) -> None:
-        """Enqueue each job by its own call, all at once. Called only if `concurrent` is set."""
+        """Enqueue each job by its own call, concurrently. Called only if `concurrent` is set."""
         raise NotImplementedError
 
     def enqueue_bulk(self, payloads: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ class WindlassPostgres(AsyncQueueAdapter):
     server = "postgresql"
     durability = "leases, fences and log on, rows kept"
     bulk = "app.aenqueue_many of task.new_job(…)"
-    concurrent = "100 awaited task.aenqueue(…) at once"
+    concurrent = "100 awaited task.aenqueue(…) concurrently"
 
     @classmethod
     def missing(cls) -> str | None:

@@ -11,13 +11,13 @@ from windlass.bench.adapters.queue_adapter import QueueAdapter
 from windlass.bench.child.job_ledger import JobLedger
 from windlass.bench.round_config import RoundConfig
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.worker.supervisor import windlass_command
 
 DEFAULT_URL = "sqlite:///jobs.db"
 TASK = "bench.noop"
 APP = "windlass.bench.child.worker_app:app"
-UNFINISHED = Query(states=frozenset(State) - {State.SUCCEEDED}, limit=1)
+UNFINISHED = JobQuery(states=frozenset(State) - {State.SUCCEEDED}, limit=1)
 
 
 def url_of(config: RoundConfig) -> str:
@@ -35,7 +35,7 @@ class WindlassSqlite(QueueAdapter):
     package = "windlass"
     durability = "WAL, synchronous=FULL; leases, fences and log on, rows kept"
     bulk = "app.enqueue_many of task.new_job(…)"
-    concurrent = "100 awaited task.aenqueue(…) at once"
+    concurrent = "100 awaited task.aenqueue(…) concurrently"
 
     def __init__(self, config: RoundConfig) -> None:
         self._app = Windlass(url_of(config), data=config.directory / "data")

@@ -88,7 +88,7 @@ def watch(adapter: QueueAdapter, config: RoundConfig) -> None:
 
 
 def _exit(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
-    """Exit at once: the ledger has the results, and the queue is deleted."""
+    """Exit immediately: the ledger has the results, and the queue is deleted."""
     os._exit(0)
 
 

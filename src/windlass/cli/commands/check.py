@@ -21,7 +21,7 @@ from windlass.cli.event_loop import run
 from windlass.cli.store_connection import url_option
 from windlass.core.clock import SECOND, SystemClock
 from windlass.core.errors import StoreError, WindlassError
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.settings import load_settings
 from windlass.stores import Finding, Verdict, checkup, open_store, public_url, sqlite_path
 
@@ -194,7 +194,7 @@ async def _store(url: str) -> list[Finding]:
         done = await store.migrate()
         message = f"migrated now: {', '.join(done)}" if done else "up to date"
         findings.append(Finding("schema", Verdict.OK, message))
-        newest = (await store.find(Query(limit=1))).rows
+        newest = (await store.find(JobQuery(limit=1))).rows
         ahead = max((row.updated_at for row in newest), default=0) - now
         drift = abs(now - SystemClock().now())
         if max(ahead, drift) > SECOND:

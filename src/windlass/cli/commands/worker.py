@@ -82,13 +82,13 @@ def _run_worker(found: Settings, supervised: str | None, *, burst: bool) -> None
     application = require_app(found["app"].value)
     config = worker_config(found, burst=burst)
     print_startup(application, config, full=supervised is None or supervised.endswith(":1"))
-    limits = WorkerRecycler(found["max_jobs"].value, found["max_memory"].value)
+    recycler = WorkerRecycler(found["max_jobs"].value, found["max_memory"].value)
     # A job leaves a few dozen objects and no cycles: a collection every 700 objects takes a tenth
     # of a busy worker's time (2026-11).
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     output = BackgroundPrinter()
-    recycled = run(run_until_stopped(application, config, limits, output, requests), fast=True)
+    recycled = run(run_until_stopped(application, config, recycler, output, requests), fast=True)
     code = RECYCLED if recycled and supervised is not None else 0
     output.exit_if_blocked(code)
     raise typer.Exit(code)
@@ -138,14 +138,14 @@ def _supervise(found: Settings, arguments: Mapping[str, object], *, burst: bool)
 async def run_until_stopped(
     app: Windlass,
     config: WorkerConfig,
-    limits: WorkerRecycler,
+    recycler: WorkerRecycler,
     output: BackgroundPrinter,
     requests: StopRequests | None,
 ) -> bool:
     """Run a worker and report its end; return whether it reached a limit."""
     recycled = False
     try:
-        limits.count(app)
+        recycler.install(app)
         worker = app.worker(config)
         supervised = requests is not None
         runner = WorkerRunner(app, worker, output, requests=requests, quiet=supervised)
@@ -156,7 +156,7 @@ async def run_until_stopped(
             worker.stop(unbounded=True)  # claim no more jobs; running ones may finish
             output.print(f"Worker {config.name} exits: {limit}")
 
-        limit_check = asyncio.create_task(limits.run(worker, on_reached))
+        limit_check = asyncio.create_task(recycler.run(worker, on_reached))
         limit_check.add_done_callback(lambda _: runner.finish())  # if too large from the start
         try:
             await runner.run()

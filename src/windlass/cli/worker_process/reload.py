@@ -89,7 +89,7 @@ class _Worker:
             self._process.kill()
 
     def force_stop(self) -> None:
-        """Stop the worker at once; kill it after a timeout."""
+        """Stop the worker immediately; kill it after a timeout."""
         if self._process is not None:
             self._process.finish()  # ends a process that is still starting
             self._process.force_stop()

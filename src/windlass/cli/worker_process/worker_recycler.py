@@ -32,8 +32,8 @@ class WorkerRecycler:
         self._ended = 0
         self._check: Callable[[], None] = lambda: None
 
-    def count(self, app: Windlass) -> None:
-        """Count ended tasks by middleware.
+    def install(self, app: Windlass) -> None:
+        """Add a middleware that counts ended tasks.
 
         Attempts that never call their task (unknown task, unreadable payload) are found by
         polling `worker.settled`.

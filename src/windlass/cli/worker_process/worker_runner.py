@@ -29,7 +29,7 @@ from windlass.cli.worker_process.background_printer import BackgroundPrinter
 from windlass.cli.worker_process.stop_requests import StopRequest, StopRequests
 from windlass.cli.worker_process.store_availability import wait_for_store
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.worker import Worker
 from windlass.worker.supervisor import FORCE_TIMEOUT
 
@@ -182,7 +182,7 @@ class WorkerRunner:
 
     async def _find_jobs(self) -> list[str]:
         name = self._worker.config.name
-        query = Query(states=frozenset({State.RUNNING}), worker=name)
+        query = JobQuery(states=frozenset({State.RUNNING}), worker=name)
         page = await self._app.client().store.find(query)
         return [f"{row.id} ({row.task})" for row in page.rows]
 

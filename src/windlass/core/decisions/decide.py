@@ -39,16 +39,16 @@ def decide(row: LifecycleRow, transition: Transition, now: Instant, past: PastOu
         return (
             _settle_of_other_attempt(row, transition, past)
             if settles
-            else _refuse(Status.STALE, row)
+            else _no_change(Status.STALE, row)
         )
     to = move(row.state, transition.trigger)
     if to is None or (transition.trigger is Trigger.SUBMIT and not row.held):
         return _invalid_move(row, transition, past)
     if to is State.RUNNING:
-        return _refuse(Status.CONFLICT, row)  # claim and cancel are separate calls
+        return _no_change(Status.CONFLICT, row)  # claim and cancel are separate calls
     at = max(now, row.updated_at)
     if transition.trigger in RESCUING and row.lease_until is not None and row.lease_until > at:
-        return _refuse(Status.STALE, row)  # the lease was extended after it was read
+        return _no_change(Status.STALE, row)  # the lease was extended after it was read
     if transition.trigger in _WAITING_MOVES:
         return _queue_or_expire(row, transition.trigger, at)
     change = DecisionBuilder(row, at)
@@ -73,7 +73,7 @@ def decide(row: LifecycleRow, transition: Transition, now: Instant, past: PastOu
 _WAITING_MOVES = frozenset({Trigger.PROMOTE, Trigger.SUBMIT, Trigger.EXPIRE})
 
 
-def _refuse(status: Status, row: LifecycleRow) -> Decision:
+def _no_change(status: Status, row: LifecycleRow) -> Decision:
     return Decision(ApplyResult(status, row.state))
 
 
@@ -83,18 +83,18 @@ def _settle_of_other_attempt(
     """Decide a settle of an older attempt: a repeat if the log shows this outcome, else stale."""
     found = past(transition.fence) if row.fence >= transition.fence else None
     repeat = found == (transition.token, transition.trigger)
-    return _refuse(Status.APPLIED if repeat else Status.STALE, row)
+    return _no_change(Status.APPLIED if repeat else Status.STALE, row)
 
 
 def _invalid_move(row: LifecycleRow, transition: Transition, past: PastOutcome) -> Decision:
     if row.trigger is transition.trigger:
-        return _refuse(Status.APPLIED, row)  # a repeat: this was the last change
+        return _no_change(Status.APPLIED, row)  # a repeat: this was the last change
     admitted = row.state is State.QUEUED and bool(row.gates)  # by the check of its gate
     if transition.trigger is Trigger.PROMOTE and (row.trigger is Trigger.EXPIRE or admitted):
-        return _refuse(Status.APPLIED, row)
+        return _no_change(Status.APPLIED, row)
     if transition.trigger.settles:
         return _settle_of_other_attempt(row, transition, past)
-    return _refuse(Status.CONFLICT, row)
+    return _no_change(Status.CONFLICT, row)
 
 
 def _queue_or_expire(row: LifecycleRow, trigger: Trigger, at: Instant) -> Decision:
@@ -107,16 +107,16 @@ def _queue_or_expire(row: LifecycleRow, trigger: Trigger, at: Instant) -> Decisi
         change.end(State.FAILED, transition)
         return change.decision()
     if trigger is Trigger.EXPIRE:
-        return _refuse(Status.CONFLICT, row)
+        return _no_change(Status.CONFLICT, row)
     early = row.due_at is not None and row.due_at > at
     if trigger is Trigger.SUBMIT:
         change.values |= {"held": False, "trigger": trigger, "updated_at": at}
         if early or row.waiting_for:
             return change.decision()
     elif row.gate is not None:
-        return _refuse(Status.APPLIED, row)  # the store checks its gate anyway
+        return _no_change(Status.APPLIED, row)  # the store checks its gate anyway
     elif row.held or early or row.due_at is None or (row.waiting_for and not _started(row)):
-        return _refuse(Status.CONFLICT, row)
+        return _no_change(Status.CONFLICT, row)
     change.values["trigger"] = trigger
     change.queue()
     return change.decision()
@@ -132,11 +132,11 @@ def record(
 ) -> Decision:
     """Decide on records of a running attempt; stale if it lost its lease."""
     if row.state is not State.RUNNING or row.fence != fence or row.token != token:
-        return _refuse(Status.STALE, row)
+        return _no_change(Status.STALE, row)
     change = DecisionBuilder(row, max(now, row.updated_at))
     change.add_records(records)
     if not change.log:
-        return _refuse(Status.APPLIED, row)  # all of them are repeats
+        return _no_change(Status.APPLIED, row)  # all of them are repeats
     return change.decision()
 
 
@@ -144,9 +144,9 @@ def cancel(row: LifecycleRow, request: CancelRequest, now: Instant) -> Decision:
     """Decide a cancel: ends a waiting job, is recorded for a running one, else a conflict."""
     if row.state not in ACTIVE:
         status = Status.APPLIED if row.state is State.CANCELED else Status.CONFLICT
-        return _refuse(status, row)
+        return _no_change(status, row)
     if row.cancel_requested:
-        return _refuse(Status.APPLIED, row)
+        return _no_change(Status.APPLIED, row)
     change = DecisionBuilder(row, max(now, row.updated_at))
     change.values |= {"cancel_by": request.by, "cancel_reason": request.reason}
     if row.state is State.RUNNING:
@@ -164,7 +164,7 @@ def cancel(row: LifecycleRow, request: CancelRequest, now: Instant) -> Decision:
 def parent_ended(row: LifecycleRow, parent: UUID, ended: State, now: Instant) -> Decision:
     """Decide what the end of a parent does to a job that waits for it."""
     if row.state not in WAITING or not row.waiting_for:
-        return _refuse(Status.CONFLICT, row)
+        return _no_change(Status.CONFLICT, row)
     at = max(now, row.updated_at)
     change = DecisionBuilder(row, at)
     if ended is not State.SUCCEEDED and not _started(row) and row.on_parent is not OnParent.RUN:
@@ -209,9 +209,9 @@ def admit(row: LifecycleRow, now: Instant) -> Decision:
 def signal(row: LifecycleRow, request: SignalRequest, now: Instant, *, exists: bool) -> Decision:
     """Decide on a signal. The first one of a name is kept."""
     if exists:
-        return _refuse(Status.APPLIED, row)
+        return _no_change(Status.APPLIED, row)
     if row.state not in ACTIVE:
-        return _refuse(Status.CONFLICT, row)
+        return _no_change(Status.CONFLICT, row)
     change = DecisionBuilder(row, max(now, row.updated_at))
     change.checkpoints.append(Checkpoint(request.step, request.value, row.attempt, change.at))
     data = {"step": request.step, "status": "received"}

@@ -74,7 +74,7 @@ class EnqueueDecision:
 
     `displace` is a waiting job that this one replaces (debounce), canceled in the same write.
     `waits_for` are the unfinished parents. `lost` is a parent that ended without success: the job
-    is stored and ends at once.
+    is stored and ends immediately.
     """
 
     status: EnqueueStatus

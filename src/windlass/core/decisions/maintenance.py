@@ -41,7 +41,7 @@ def retention_cutoff(now: Instant, seconds: float) -> Instant | None:
 
 
 def rescue(job: JobRow, *, random: Random) -> Transition:
-    """Rescue a job whose lease expired: the first time at once, then by the job's backoff."""
+    """Rescue a job whose lease expired: the first time immediately, then by the job's backoff."""
     failure, delay = outcome.crash_failure(job, random)
     return Transition(
         job_id=job.id,
@@ -60,5 +60,5 @@ def promote(job: JobRow) -> Transition:
 
 
 def sweep(job: JobRow, *, random: Random) -> Transition:
-    """Return the maintenance transition of a job that `due` or `expired` returned."""
+    """Return the maintenance transition of a job from `Store.due` or `Store.expired`."""
     return rescue(job, random=random) if job.state is State.RUNNING else promote(job)

@@ -46,7 +46,7 @@ class Crashed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """Requeued at once, not counted: the worker stops."""
+    """Requeued immediately, not counted: the worker stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

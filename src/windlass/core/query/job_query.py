@@ -22,7 +22,7 @@ _LOWERCASE = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class JobQuery:
     """A query of jobs, newest first. Empty filters match all jobs.
 
     A job must have all `tags`. `error` is its exact error code. `text` is part of its task, of a
@@ -84,7 +84,7 @@ class Count:
     capped: bool
 
 
-def matches(query: Query, row: JobRow) -> bool:
+def matches(query: JobQuery, row: JobRow) -> bool:
     """Whether a job matches all filters."""
     return (
         (not query.states or row.state in query.states)
@@ -106,7 +106,7 @@ def matches(query: Query, row: JobRow) -> bool:
     )
 
 
-def without_payload(query: Query, row: JobRow) -> JobRow:
+def without_payload(query: JobQuery, row: JobRow) -> JobRow:
     """Return the row, without payload and result if the query omits them."""
     return replace(row, payload=b"", result=None) if query.omit_payload else row
 
@@ -123,7 +123,7 @@ def _contains(row: JobRow, text: str) -> bool:
     return any(text in lowercase_ascii(candidate) for candidate in texts)
 
 
-def fingerprint(query: Query) -> str:
+def fingerprint(query: JobQuery) -> str:
     """Return a fingerprint of the filters; without page size, cursor and omit_payload."""
     parts = [
         sorted(query.states), sorted(query.queues), sorted(query.tasks), sorted(query.tags),
@@ -134,11 +134,11 @@ def fingerprint(query: Query) -> str:
     return blake2s(json.dumps(parts).encode(), digest_size=6).hexdigest()
 
 
-def encode_cursor(query: Query, before: int) -> str:
+def encode_cursor(query: JobQuery, before: int) -> str:
     return base64.urlsafe_b64encode(f"1:{before}:{fingerprint(query)}".encode()).decode()
 
 
-def decode_cursor(query: Query) -> int | None:
+def decode_cursor(query: JobQuery) -> int | None:
     """Return the serial below which the page starts; None for the first page."""
     if query.cursor is None:
         return None

@@ -20,7 +20,7 @@ from windlass.core.decisions.enqueue import (
 from windlass.core.errors import ConflictError, InvalidArgumentError, NotFoundError, RequestError
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.server.auth.caller import Caller
 from windlass.server.context import RequestContext
 
@@ -115,7 +115,7 @@ async def _would_displace_foreign(ctx: RequestContext, job: NewJob) -> bool:
     """Return whether debounce would replace a job of another team."""
     if ctx.caller.team is None or not job.debounce or job.unique_key is None:
         return False
-    query = Query(
+    query = JobQuery(
         owner=job.owner,
         tasks=frozenset({job.task}),
         unique_key=job.unique_key,
@@ -135,7 +135,7 @@ def _key_taken_error(job: NewJob) -> ConflictError:
 
 async def _owns_flow(ctx: RequestContext, flow_id: UUID) -> bool:
     """Return whether any job of the flow is visible to the caller."""
-    query = Query(flow_id=flow_id, owner=ctx.caller.owner, team=ctx.caller.team, limit=1)
+    query = JobQuery(flow_id=flow_id, owner=ctx.caller.owner, team=ctx.caller.team, limit=1)
     while True:
         page = await ctx.client.store.find(query)
         if page.rows or page.cursor is None:

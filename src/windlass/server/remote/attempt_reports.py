@@ -26,7 +26,7 @@ from windlass.core.job.row import JobRow
 from windlass.core.size_limits import MAX_TRACEBACK
 from windlass.server.context import RequestContext
 from windlass.server.problem_details import ApiError, invalid_field, problem
-from windlass.server.schemas.requests import parse_duration
+from windlass.server.schemas.base import parse_duration
 from windlass.server.schemas.worker_api import (
     ErrorItem,
     RecordItem,

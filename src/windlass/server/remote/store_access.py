@@ -30,7 +30,7 @@ from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import Trigger
-from windlass.core.query.job_query import Count, Page, Query
+from windlass.core.query.job_query import Count, JobQuery, Page
 from windlass.insights.failure_groups import MAX_SCANNED
 from windlass.server.auth.caller import Caller
 from windlass.server.auth.permissions import Permission
@@ -180,7 +180,7 @@ async def get(ctx: RequestContext, ids: Sequence[UUID], owner: str | None) -> li
     return [_visible_row(ctx.caller, row) for row in rows]
 
 
-async def find(ctx: RequestContext, query: Query) -> Page:
+async def find(ctx: RequestContext, query: JobQuery) -> Page:
     scoped = _scoped_query(ctx.caller, query)
     if scoped is None:
         return Page([], None)
@@ -190,7 +190,7 @@ async def find(ctx: RequestContext, query: Query) -> Page:
     return Page([_strip_token(row) for row in page.rows], page.cursor)
 
 
-async def count(ctx: RequestContext, query: Query) -> Count:
+async def count(ctx: RequestContext, query: JobQuery) -> Count:
     scoped = _scoped_query(ctx.caller, query)
     return Count(0, capped=False) if scoped is None else await ctx.client.store.count(scoped)
 
@@ -198,14 +198,14 @@ async def count(ctx: RequestContext, query: Query) -> Count:
 async def failures(
     ctx: RequestContext, since: Instant, limit: int, owner: str | None, team: str | None
 ) -> Failures:
-    scoped = _scoped_query(ctx.caller, Query(owner=owner, team=team))
+    scoped = _scoped_query(ctx.caller, JobQuery(owner=owner, team=team))
     if scoped is None:
         return Failures([], capped=False)
     limit = max(1, min(limit, MAX_SCANNED))
     return await ctx.client.store.failures(since, limit, scoped.owner, scoped.team)
 
 
-def _scoped_query(caller: Caller, query: Query) -> Query | None:
+def _scoped_query(caller: Caller, query: JobQuery) -> JobQuery | None:
     """Limit the query to the caller's scope; None if nothing can match."""
     for name in ("owner", "team"):
         own, given = getattr(caller, name), getattr(query, name)
@@ -252,7 +252,7 @@ async def edges(ctx: RequestContext, ids: Sequence[UUID], limit: int | None) -> 
 async def newest_flows(
     ctx: RequestContext, limit: int, before: UUID | None, owner: str | None, team: str | None
 ) -> FlowPage:
-    scoped = _scoped_query(ctx.caller, Query(owner=owner, team=team))
+    scoped = _scoped_query(ctx.caller, JobQuery(owner=owner, team=team))
     if scoped is None:
         return FlowPage([], None)
     limit = max(1, min(limit, MAX_FLOWS))
@@ -262,7 +262,7 @@ async def newest_flows(
 async def flows(
     ctx: RequestContext, ids: Sequence[UUID], owner: str | None, team: str | None
 ) -> list[FlowStats | None]:
-    scoped = _scoped_query(ctx.caller, Query(owner=owner, team=team))
+    scoped = _scoped_query(ctx.caller, JobQuery(owner=owner, team=team))
     if scoped is None:
         return [None] * len(ids)
     return await ctx.client.store.flows(ids, scoped.owner, scoped.team)

@@ -11,13 +11,13 @@ from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.transition import Status
 from windlass.core.errors import ConflictError, NotFoundError, RequestError
 from windlass.core.job.row import JobRow
-from windlass.core.query.job_query import Page, Query, matches
+from windlass.core.query.job_query import JobQuery, Page, matches
 from windlass.server.auth.permissions import Permission
 from windlass.server.auth.scoped_enqueue import hide_foreign
 from windlass.server.context import Ctx, RequestContext
 from windlass.server.problem_details import ApiError, invalid_field
+from windlass.server.schemas.job_requests import BulkAction, BulkActionRequest
 from windlass.server.schemas.jobs import BulkActionView, RefusedView
-from windlass.server.schemas.requests import BulkAction, BulkActionRequest
 
 # A second call must not re-run the same jobs again.
 RERUNS = frozenset({BulkAction.RETRY, BulkAction.RESUME})
@@ -52,7 +52,7 @@ async def apply(ctx: Ctx, body: BulkActionRequest) -> BulkActionView:
     )
 
 
-async def _page(ctx: RequestContext, query: Query, ids: Sequence[UUID] | None) -> Page:
+async def _page(ctx: RequestContext, query: JobQuery, ids: Sequence[UUID] | None) -> Page:
     store = ctx.client.store
     if ids is None:
         return await store.find(query)

@@ -12,8 +12,13 @@ from windlass.server.auth.api_keys import ApiKeys
 from windlass.server.auth.tickets import Tickets
 from windlass.server.context import Ctx
 from windlass.server.problem_details import ApiError
-from windlass.server.schemas.credentials import KeyList, KeyView, NewKeyView, TicketView
-from windlass.server.schemas.requests import CreateKeyRequest
+from windlass.server.schemas.credentials import (
+    CreateKeyRequest,
+    KeyList,
+    KeyView,
+    NewKeyView,
+    TicketView,
+)
 
 
 async def create_key(ctx: Ctx, body: CreateKeyRequest) -> NewKeyView:

@@ -13,8 +13,8 @@ from windlass.core.job.state import State
 from windlass.server.auth.scoped_enqueue import hide_foreign
 from windlass.server.context import Ctx, PathId, RequestContext
 from windlass.server.routes.bulk_actions import delete_job
+from windlass.server.schemas.job_requests import ReasonRequest
 from windlass.server.schemas.jobs import CancelView, EnqueuedView, JobStateView
-from windlass.server.schemas.requests import ReasonRequest
 
 
 async def submit(ctx: Ctx, job_id: PathId) -> JobStateView:

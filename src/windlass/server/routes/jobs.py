@@ -23,7 +23,7 @@ from windlass.server.problem_details import (
     invalid_field,
     problem,
 )
-from windlass.server.schemas import requests
+from windlass.server.schemas import job_requests
 from windlass.server.schemas.jobs import (
     Attempts,
     AttemptView,
@@ -50,7 +50,7 @@ IdempotencyKey = Annotated[
 
 
 async def enqueue(
-    ctx: Ctx, body: requests.EnqueueRequest, request: Request, key: IdempotencyKey = None
+    ctx: Ctx, body: job_requests.EnqueueRequest, request: Request, key: IdempotencyKey = None
 ) -> Response:
     """Enqueue a job: 201 for a new job, 200 for an existing duplicate."""
     new = body.new_job(ctx.app, ctx.caller, key)
@@ -68,7 +68,7 @@ async def enqueue(
 
 
 async def enqueue_batch(
-    ctx: Ctx, body: requests.EnqueueBatchRequest, key: IdempotencyKey = None
+    ctx: Ctx, body: job_requests.EnqueueBatchRequest, key: IdempotencyKey = None
 ) -> EnqueueBatchResults:
     """Enqueue many jobs; each has its own result. An Idempotency-Key applies to each job."""
     limit = ctx.server.config.max_batch
@@ -94,7 +94,7 @@ async def enqueue_batch(
 
 def _parse_item(ctx: RequestContext, item: Any, key: str | None) -> NewJob:
     try:
-        body = requests.EnqueueRequest.model_validate(item)
+        body = job_requests.EnqueueRequest.model_validate(item)
     except ValidationError as error:
         raise InvalidFieldsError(*field_problems(error.errors(include_url=False))) from None
     return body.new_job(ctx.app, ctx.caller, key if body.request_id is None else None)
@@ -128,14 +128,14 @@ def _row_known(result: EnqueueResult) -> bool:
     return result.new.plain and result.existing is None and not result.gates
 
 
-async def list_jobs(ctx: Ctx, filters: Annotated[requests.ListJobsRequest, Query()]) -> JobPage:
+async def list_jobs(ctx: Ctx, filters: Annotated[job_requests.ListJobsRequest, Query()]) -> JobPage:
     """List jobs, newest first."""
     query = filters.query(ctx.caller, filters.cursor)
     page = await ctx.client.store.find(replace(query, omit_payload=True))
     return JobPage(jobs=[JobSummary.of(row) for row in page.rows], cursor=page.cursor)
 
 
-async def count(ctx: Ctx, filters: Annotated[requests.ListJobsRequest, Query()]) -> CountView:
+async def count(ctx: Ctx, filters: Annotated[job_requests.ListJobsRequest, Query()]) -> CountView:
     """Count matching jobs: exact up to 10,000, among the newest 100,000 jobs.
 
     Takes the filters of the list; `limit` and `cursor` have no effect.

@@ -10,8 +10,7 @@ from fastapi import Path
 from windlass.records.schedule_records import ScheduleInfo
 from windlass.server.context import Ctx, RequestContext
 from windlass.server.schemas.jobs import EnqueuedView
-from windlass.server.schemas.requests import CreateScheduleRequest
-from windlass.server.schemas.schedules import ScheduleList, ScheduleView
+from windlass.server.schemas.schedules import CreateScheduleRequest, ScheduleList, ScheduleView
 
 ScheduleName = Annotated[str, Path(description="Name of the schedule.")]
 
@@ -27,7 +26,8 @@ async def _views(ctx: RequestContext, infos: Sequence[ScheduleInfo]) -> Sequence
     kept = {row.id for row in await ctx.client.store.get(last) if row is not None}
     codec = ctx.app.codec
     return [
-        ScheduleView.from_schedule(info, codec, kept=info.last_job_id in kept) for info in infos
+        ScheduleView.from_schedule(info, codec, last_job_exists=info.last_job_id in kept)
+        for info in infos
     ]
 
 

@@ -14,8 +14,7 @@ from windlass.server.auth.permissions import Permission
 from windlass.server.auth.sessions import Sessions, clear_cookie, set_cookie
 from windlass.server.context import Ctx
 from windlass.server.problem_details import ApiError
-from windlass.server.schemas.credentials import CallerView, SessionView
-from windlass.server.schemas.requests import SignInRequest
+from windlass.server.schemas.credentials import CallerView, SessionView, SignInRequest
 
 
 async def sign_in(

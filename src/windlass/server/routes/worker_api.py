@@ -20,8 +20,8 @@ from windlass.server.remote import worker_presence
 from windlass.server.remote.attempt_reports import AttemptReportReader, refused_result, work_result
 from windlass.server.remote.task_tokens import issue_token, lease_seconds, verify_token
 from windlass.server.remote.worker_claim import claim_jobs, snooze_unknown_tasks
-from windlass.server.schemas.jobs import JobView, decode_value, time
-from windlass.server.schemas.requests import parse_duration
+from windlass.server.schemas.base import parse_duration, time
+from windlass.server.schemas.jobs import JobView, decode_value
 from windlass.server.schemas.worker_api import (
     ClaimedList,
     ClaimedView,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
-from windlass.server.auth.api_keys import ApiKey
-from windlass.server.schemas.jobs import ResponseModel, shared_fields
+from pydantic import Field
+
+from windlass.server.auth.api_keys import ApiKey, Role
+from windlass.server.schemas.base import Duration, RequestModel, ResponseModel, shared_fields
 
 
 class KeyView(ResponseModel):
@@ -61,3 +63,19 @@ class CallerView(ResponseModel):
 
 class SessionView(CallerView):
     expires_at: datetime
+
+
+class CreateKeyRequest(RequestModel):
+    """A key to create. With an owner or team, it is limited to their jobs."""
+
+    name: str
+    roles: tuple[Role, ...]
+    owner: str | None = None
+    team: str | None = None
+    expires_in: Duration | None = None
+
+
+class SignInRequest(RequestModel):
+    """The API key to sign in with; optional if the Authorization header has one."""
+
+    key: Annotated[str, Field(max_length=200)]

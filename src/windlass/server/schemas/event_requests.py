@@ -18,7 +18,8 @@ from windlass.server.problem_details import (
     field_problems,
     invalid_field,
 )
-from windlass.server.schemas.requests import JobFilters, RequestModel
+from windlass.server.schemas.base import RequestModel
+from windlass.server.schemas.job_requests import JobFilters
 from windlass.server.streaming.stream_filter import StreamFilter
 
 MAX_STREAM_JOBS = 100  # jobs of one stream

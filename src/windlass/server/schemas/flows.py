@@ -9,7 +9,8 @@ from uuid import UUID
 
 from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.state import State
-from windlass.server.schemas.jobs import JobNode, ResponseModel, shared_fields
+from windlass.server.schemas.base import ResponseModel, shared_fields
+from windlass.server.schemas.jobs import JobNode
 
 
 class FlowSummary(ResponseModel):

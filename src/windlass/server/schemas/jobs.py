@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cache
-from typing import Any, Self, cast
+from typing import Any, Self
 from uuid import UUID
-
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
 
 from windlass.core.clock import Instant, to_datetime
 from windlass.core.codec import Codec, Purpose
@@ -24,16 +20,7 @@ from windlass.core.job.state import State
 from windlass.core.query.job_query import Count
 from windlass.insights.job_graph import JobGraph
 from windlass.server.problem_details import Problem
-
-
-class ResponseModel(BaseModel):
-    """Base of response models: camelCase JSON."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
-
-
-def time(instant: Instant | None) -> datetime | None:
-    return None if instant is None else to_datetime(instant)
+from windlass.server.schemas.base import ResponseModel, shared_fields, time
 
 
 def iso(instant: Instant) -> str:
@@ -48,24 +35,6 @@ def decode_value(codec: Codec, data: bytes | None, purpose: Purpose) -> tuple[An
         return codec.decode(data, purpose), False
     except (CodecError, UnicodeDecodeError):
         return None, True
-
-
-def shared_fields(kind: type[BaseModel], source: Any) -> dict[str, Any]:
-    """Return the fields that a model and a value share by name, with instants as times."""
-    plain, instants = _shared_names(kind, cast("Hashable", type(source)))
-    values = {name: getattr(source, name) for name in plain}
-    for name in instants:
-        value = getattr(source, name)
-        values[name] = time(value) if isinstance(value, int) else value
-    return values
-
-
-@cache
-def _shared_names(kind: type[BaseModel], source: type[Any]) -> tuple[list[str], list[str]]:
-    """Return the shared names: those of plain values, and those of instants."""
-    names = [name for name in kind.model_fields if hasattr(source, name)]
-    instants = [name for name in names if name.endswith("_at")]
-    return [name for name in names if name not in instants], instants
 
 
 class ErrorView(ResponseModel):

@@ -18,7 +18,7 @@ from windlass.insights.failure_groups import FailureGroup, FailureGroups
 from windlass.insights.queue_overview import Queue
 from windlass.records.limit_records import LimitInfo
 from windlass.server.auth.audit import AuditEntry
-from windlass.server.schemas.jobs import ResponseModel, shared_fields
+from windlass.server.schemas.base import ResponseModel, shared_fields
 from windlass.store import COUNT_CAP, Rollup
 from windlass.task_spec import TaskSpec
 

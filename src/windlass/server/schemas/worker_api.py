@@ -13,8 +13,8 @@ from windlass.core.job.state import State
 from windlass.core.size_limits import MAX_NAME
 from windlass.core.task_token import MAX_LENGTH
 from windlass.server.problem_details import Problem
-from windlass.server.schemas.jobs import JobView, ResponseModel
-from windlass.server.schemas.requests import Duration, RequestModel
+from windlass.server.schemas.base import Duration, RequestModel, ResponseModel
+from windlass.server.schemas.jobs import JobView
 
 Token = Annotated[str, Field(max_length=MAX_LENGTH)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]

@@ -14,7 +14,8 @@ from windlass.core.clock import Instant
 from windlass.core.codec import Codec
 from windlass.core.event import Event, EventType
 from windlass.job import EventDecoder, decode_event
-from windlass.server.schemas.jobs import EventView, iso, time
+from windlass.server.schemas.base import time
+from windlass.server.schemas.jobs import EventView, iso
 from windlass.store import Store
 from windlass.stores.wire_format import EVENT, event_message
 

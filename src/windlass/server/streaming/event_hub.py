@@ -35,7 +35,7 @@ class EventHub:
         self._channels: dict[UUID, JobChannel] = {}
         self._stop_events: set[asyncio.Event] = set()
         self.closed = False  # the server is shutting down
-        self.watch_signals = True  # mounted in another server, which may not call `close` in time
+        self.watch_signals = True  # another server that mounts the app may not call `close` in time
         self.close_callbacks: list[Callable[[], None]] = []
         self.open_streams = 0
         self.quota = StreamQuota(config.max_streams, config.max_streams_per_key)
@@ -85,7 +85,7 @@ class EventHub:
 
     @property
     def long_polls(self) -> int:
-        """Number of requests that wait and are no streams."""
+        """Number of open long polls."""
         return self.quota.in_use - self.open_streams
 
     @property

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from windlass.client import Client
 from windlass.core.job.row import JobRow
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.server.streaming.event_encoder import sse_message, to_json
 
 MAX_POLLS = 4  # concurrent reads of lists: fewer than the connections of a store
@@ -26,7 +26,11 @@ class ListWatch:
     """
 
     def __init__(
-        self, client: Callable[[], Client], query: Query, interval: float, slots: asyncio.Semaphore
+        self,
+        client: Callable[[], Client],
+        query: JobQuery,
+        interval: float,
+        slots: asyncio.Semaphore,
     ) -> None:
         self._client = client
         self._query = query
@@ -125,9 +129,11 @@ class ListWatches:
         self._client = client
         self._interval = interval
         self._slots = asyncio.Semaphore(MAX_POLLS)
-        self._watches: dict[Query, ListWatch] = {}
+        self._watches: dict[JobQuery, ListWatch] = {}
 
-    async def snapshots(self, query: Query, name: str | None = None) -> AsyncGenerator[bytes, None]:
+    async def snapshots(
+        self, query: JobQuery, name: str | None = None
+    ) -> AsyncGenerator[bytes, None]:
         """Yield snapshots of the first page of a query's jobs, now and at each change."""
         query = replace(query, cursor=None, omit_payload=True)
         watch = self._watches.get(query)

@@ -1,6 +1,6 @@
 """Stored events of jobs, read in chunks that concurrent streams share.
 
-Many clients may connect at once, and must not delay streams of other jobs.
+Many clients may connect concurrently, and must not delay streams of other jobs.
 Requests for the same chunk share one read and one encoding. Only a few chunks are read at a time,
 in the order of the requests. So other work gets connections to the store between two reads.
 """

@@ -1,8 +1,8 @@
-"""Admission of event streams: a limit of streams that are being opened at once.
+"""Admission of event streams: a limit of streams that are being opened concurrently.
 
-After a restart, a thousand clients reconnect at once. Opening one stream (key, job, first bytes)
-takes a few milliseconds, and without a limit all other events would wait for the last of them.
-So streams are opened a few at a time, and other work runs in between.
+After a restart, a thousand clients reconnect simultaneously. Opening one stream (key, job, first
+bytes) takes a few milliseconds, and without a limit all other events would wait for the last of
+them. So streams are opened a few at a time, and other work runs in between.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class StreamAdmission:
 
     Only requests without a body wait, so a slow upload cannot hold a slot. A response starts when
     the store has answered or failed; then the slot is free. A client that disconnected meanwhile is
-    dropped. On shutdown, all waiting requests are answered at once.
+    dropped. On shutdown, all waiting requests are answered immediately.
     """
 
     def __init__(self, hub: EventHub) -> None:

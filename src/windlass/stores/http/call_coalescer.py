@@ -1,7 +1,7 @@
 """Call coalescer: combines concurrent small calls of one store method into one request.
 
-The first call is sent at once. Calls that arrive meanwhile are sent together afterwards, in order
-of arrival. If the combined request is refused, each call is sent separately. If the server is
+The first call is sent immediately. Calls that arrive meanwhile are sent together afterwards, in
+order of arrival. If the combined request is refused, each call is sent separately. If the server is
 unavailable, the outcome of all of them is unknown.
 """
 

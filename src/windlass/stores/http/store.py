@@ -34,7 +34,7 @@ from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.lease import Claim, ExtendResult, Lease, check_lease
 from windlass.core.job.new_job import NewJob, check_new_job
 from windlass.core.job.row import JobRow
-from windlass.core.query.job_query import Count, Page, Query
+from windlass.core.query.job_query import Count, JobQuery, Page
 from windlass.core.versioned_record import Entry, Put, PutResult, check_keys
 from windlass.store import (
     AttemptRecords,
@@ -245,11 +245,11 @@ class HttpStore(Store):
         rows: list[JobRow | None] = await self._call("get", ids=ids, owner=owner) if ids else []
         return rows
 
-    async def find(self, query: Query) -> Page:
+    async def find(self, query: JobQuery) -> Page:
         page: Page = await self._call("find", query=query)
         return page
 
-    async def count(self, query: Query) -> Count:
+    async def count(self, query: JobQuery) -> Count:
         count: Count = await self._call("count", query=query)
         return count
 

@@ -19,7 +19,7 @@ from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query import job_query
-from windlass.core.query.job_query import Count, Page, Query
+from windlass.core.query.job_query import Count, JobQuery, Page
 from windlass.core.versioned_record import PAUSED, Entry, unexpired
 from windlass.store import (
     COUNT_CAP,
@@ -65,7 +65,7 @@ class MemoryReads(Store):
         with self._data.lock:
             return [self._visible(job_id, owner) for job_id in ids]
 
-    async def find(self, query: Query) -> Page:
+    async def find(self, query: JobQuery) -> Page:
         before = job_query.decode_cursor(query)
         with self._data.lock:
             rows = [
@@ -78,7 +78,7 @@ class MemoryReads(Store):
         more = len(rows) > query.limit
         return Page(page, job_query.encode_cursor(query, page[-1].serial) if more else None)
 
-    async def count(self, query: Query) -> Count:
+    async def count(self, query: JobQuery) -> Count:
         with self._data.lock:
             total = sum(job_query.matches(query, row) for row in self._data.jobs.values())
         return Count(min(total, COUNT_CAP), capped=total > COUNT_CAP)

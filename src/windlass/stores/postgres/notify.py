@@ -45,7 +45,7 @@ class NotifyHub:
 
 
 class Notifier:
-    """Wakes this process at once, and others by NOTIFY soon after.
+    """Wakes this process immediately, and others by NOTIFY soon after.
 
     Waits for: changes to announce. Guarantees: each change is sent, unless the server is down (then
     other processes poll). Stops: when all is sent. A crash loses wake-ups only.
@@ -106,7 +106,7 @@ async def _set_within(event: asyncio.Event, seconds: float) -> None:
 
 
 def _encode_ids(jobs: Iterable[UUID]) -> str:
-    """Encode all ids at once: one by one was visible in a profile when gates admit many jobs."""
+    """Encode all ids together: one by one was visible in a profile when gates admit many jobs."""
     return urlsafe_b64encode(b"".join(job.bytes for job in jobs)).decode()
 
 

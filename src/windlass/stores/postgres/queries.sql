@@ -173,7 +173,7 @@ SELECT NULL, NULL, NULL, NULL, gates FROM (
 ) AS refused
 
 -- name: insert_uniform
--- The same for jobs that are claimable at once, have no keys, and differ in their arguments only:
+-- The same for jobs that are claimable immediately, have no keys, and differ in their arguments only:
 -- the usual batch. If one of the ids exists, the statement fails, and `insert_jobs` handles the
 -- batch. Returns the numbers in the order of the call. If a limit applies, stores nothing.
 WITH job AS (

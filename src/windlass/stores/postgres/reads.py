@@ -18,7 +18,7 @@ from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query import job_query
-from windlass.core.query.job_query import Count, Page, Query
+from windlass.core.query.job_query import Count, JobQuery, Page
 from windlass.core.versioned_record import PAUSED
 from windlass.store import COUNT_CAP, COUNT_RANGE, FLOW_RANGE, EventPage, QueueStats, Rollup
 from windlass.stores.postgres import rows
@@ -45,7 +45,7 @@ async def get(
     return [visible.get(job_id) for job_id in ids]
 
 
-async def find(connection: Connection, query: Query) -> Page:
+async def find(connection: Connection, query: JobQuery) -> Page:
     searched = await _search_range(connection, query, job_query.decode_cursor(query) or _MAX_SERIAL)
     matches = await _matching(connection, query, searched, query.limit + 1)
     numbers = matches[: query.limit]
@@ -59,7 +59,7 @@ async def find(connection: Connection, query: Query) -> Page:
     return Page(page, job_query.encode_cursor(query, last) if last is not None else None)
 
 
-async def count(connection: Connection, query: Query) -> Count:
+async def count(connection: Connection, query: JobQuery) -> Count:
     total, before = 0, _MAX_SERIAL
     for _ in range(COUNT_RANGE // SEARCH_RANGE):
         searched = await _search_range(connection, query, before)
@@ -72,7 +72,7 @@ async def count(connection: Connection, query: Query) -> Count:
     return Count(total, capped=True)
 
 
-async def _search_range(connection: Connection, query: Query, before: int) -> list[int]:
+async def _search_range(connection: Connection, query: JobQuery, before: int) -> list[int]:
     """Return the serials of the newest jobs before `before` that can match, by the best index."""
     unsuccessful = bool(query.states) and query.states <= _UNSUCCESSFUL
     if query.root_id is not None:
@@ -86,13 +86,13 @@ async def _search_range(connection: Connection, query: Query, before: int) -> li
 
 
 async def _matching(
-    connection: Connection, query: Query, searched: list[int], limit: int
+    connection: Connection, query: JobQuery, searched: list[int], limit: int
 ) -> list[int]:
     found = await connection.fetch(SQL.matching, searched, *_filters(query), limit)
     return [n for (n,) in found]
 
 
-def _filters(query: Query) -> Row:
+def _filters(query: JobQuery) -> Row:
     def any_of(values: Iterable[str]) -> list[str] | None:
         return sorted(values) or None
 

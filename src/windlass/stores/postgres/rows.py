@@ -95,7 +95,7 @@ def _microseconds(seconds: float | None) -> int | None:
 def shared_params(jobs: Sequence[NewJob]) -> Row | None:
     """Return the parameters of `insert_uniform`; None if these jobs are not uniform.
 
-    Uniform jobs are claimable at once and differ only in their arguments.
+    Uniform jobs are claimable immediately and differ only in their arguments.
     """
     first = jobs[0]
     if (

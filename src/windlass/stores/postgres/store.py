@@ -28,7 +28,7 @@ from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.lease import Claim, ExtendResult, Lease, check_lease
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
-from windlass.core.query.job_query import Count, Page, Query
+from windlass.core.query.job_query import Count, JobQuery, Page
 from windlass.core.versioned_record import PAUSED, Entry, Put, PutResult, check_keys
 from windlass.store import (
     AttemptRecords,
@@ -240,10 +240,10 @@ class PostgresStore(Store):
             return []
         return await self._engine.call(lambda c: reads.get(c, ids, owner))
 
-    async def find(self, query: Query) -> Page:
+    async def find(self, query: JobQuery) -> Page:
         return await self._engine.call(lambda c: reads.find(c, query))
 
-    async def count(self, query: Query) -> Count:
+    async def count(self, query: JobQuery) -> Count:
         return await self._engine.call(lambda c: reads.count(c, query))
 
     async def stats(self) -> Mapping[str, QueueStats]:

@@ -1,4 +1,4 @@
-"""Enqueue and settle in a transaction of the caller, by the functions of migration 2."""
+"""Enqueue and settle in a transaction of the caller, by SQL functions of migration 2."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from windlass.stores.sql import query_file
 Now: TypeAlias = Callable[[], Instant | None]
 Steps: TypeAlias = Generator[tuple[str, str], list[str], list[EnqueueResult]]
 """Yields a statement with its parameter, receives the result texts, returns the results."""
-MAX_TOGETHER_BYTES = 192 * 1024 * 1024  # the server accepts at most 256 MiB of JSON
+MAX_ATOMIC_BYTES = 192 * 1024 * 1024  # the server accepts at most 256 MiB of JSON
 _UUIDS = frozenset({"id", "root_id", "token", "retry_of", "retried_as", "flow_id"})
 _BYTES = frozenset({"payload", "result", "digest", "error_body"})
 
@@ -151,10 +151,10 @@ def _chunks(items: Sequence[str]) -> Iterator[Sequence[str]]:
 def _one_chunk(items: Sequence[str]) -> Iterator[Sequence[str]]:
     """Return all items for one statement, which rolls back its own writes after a conflict."""
     size = sum(map(len, items))
-    if size > MAX_TOGETHER_BYTES:
+    if size > MAX_ATOMIC_BYTES:
         raise InvalidArgumentError(
             f"the {len(items)} jobs take {size // 2**20} MiB; jobs enqueued together in your own "
-            f"transaction may take at most {MAX_TOGETHER_BYTES // 2**20} MiB. Keep the data in an "
+            f"transaction may take at most {MAX_ATOMIC_BYTES // 2**20} MiB. Keep the data in an "
             "object store or a file and pass its address"
         )
     if items:

@@ -24,7 +24,7 @@ from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query import job_query
-from windlass.core.query.job_query import Count, Page, Query
+from windlass.core.query.job_query import Count, JobQuery, Page
 from windlass.core.versioned_record import PAUSED
 from windlass.store import COUNT_CAP, COUNT_RANGE, FLOW_RANGE, EventPage, QueueStats, Rollup
 from windlass.stores.sql.row_codecs import failures_of, log_row
@@ -60,7 +60,7 @@ def get(connection: apsw.Connection, ids: Sequence[UUID], owner: str | None) -> 
     return [row if row is not None and owner in {None, row.owner} else None for row in jobs]
 
 
-def find(connection: apsw.Connection, query: Query) -> Page:
+def find(connection: apsw.Connection, query: JobQuery) -> Page:
     searched = _search_range(connection, query, job_query.decode_cursor(query) or _MAX_SERIAL)
     matches = _matching(connection, query, searched, query.limit + 1)
     numbers = matches[: query.limit]
@@ -74,7 +74,7 @@ def find(connection: apsw.Connection, query: Query) -> Page:
     return Page(page, job_query.encode_cursor(query, last) if last is not None else None)
 
 
-def count(connection: apsw.Connection, query: Query) -> Count:
+def count(connection: apsw.Connection, query: JobQuery) -> Count:
     total, before = 0, _MAX_SERIAL
     for _ in range(COUNT_RANGE // SEARCH_RANGE):
         searched = _search_range(connection, query, before)
@@ -87,7 +87,7 @@ def count(connection: apsw.Connection, query: Query) -> Count:
     return Count(total, capped=True)
 
 
-def _search_range(connection: apsw.Connection, query: Query, before: int) -> list[int]:
+def _search_range(connection: apsw.Connection, query: JobQuery, before: int) -> list[int]:
     """Return the serials of the newest jobs before `before` that can match, by the best index."""
     unsuccessful = bool(query.states) and query.states <= _UNSUCCESSFUL
     sql = SQL.unsuccessful_range if unsuccessful else SQL.search_range
@@ -100,12 +100,12 @@ def _search_range(connection: apsw.Connection, query: Query, before: int) -> lis
 
 
 def _matching(
-    connection: apsw.Connection, query: Query, numbers: list[int], limit: int
+    connection: apsw.Connection, query: JobQuery, numbers: list[int], limit: int
 ) -> list[int]:
     return [n for (n,) in fetch_all(connection, SQL.matching, _filters(query, numbers, limit))]
 
 
-def _filters(query: Query, numbers: list[int], limit: int) -> dict[str, object]:
+def _filters(query: JobQuery, numbers: list[int], limit: int) -> dict[str, object]:
     def to_json(values: Iterable[str]) -> str | None:
         items = sorted(values)
         return json.dumps(items) if items else None

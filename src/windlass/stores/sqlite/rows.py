@@ -79,7 +79,7 @@ _QUEUED_NOW = InitialState(State.QUEUED, 2, None, None, None)
 
 
 def starts_queued(new: NewJob) -> bool:
-    """Return whether the job is queued at once: no delay, hold or expiry."""
+    """Return whether the job is queued immediately: no delay, hold or expiry."""
     return not (
         new.hold
         or new.delay

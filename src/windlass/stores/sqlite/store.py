@@ -27,7 +27,7 @@ from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.lease import Claim, ExtendResult, Lease, check_lease
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
-from windlass.core.query.job_query import Count, Page, Query
+from windlass.core.query.job_query import Count, JobQuery, Page
 from windlass.core.versioned_record import PAUSED, Entry, Put, PutResult, check_keys
 from windlass.store import (
     AttemptRecords,
@@ -219,10 +219,10 @@ class SqliteStore(Store):
             return []
         return await self._engine.read(lambda connection: reads.get(connection, ids, owner))
 
-    async def find(self, query: Query) -> Page:
+    async def find(self, query: JobQuery) -> Page:
         return await self._engine.read(lambda connection: reads.find(connection, query))
 
-    async def count(self, query: Query) -> Count:
+    async def count(self, query: JobQuery) -> Count:
         return await self._engine.read(lambda connection: reads.count(connection, query))
 
     async def stats(self) -> Mapping[str, QueueStats]:

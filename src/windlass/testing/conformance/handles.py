@@ -8,7 +8,7 @@ from uuid import UUID
 from windlass.core.decisions.outcome import Succeeded
 from windlass.core.ids import uuid7
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.core.versioned_record import Put
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
@@ -134,7 +134,7 @@ class TestHandles:
 
         ids = [job_id for done in ran for job_id in done]
         assert len(set(ids)) == len(ids) == 40
-        rows = (await store.find(Query(states=frozenset({State.SUCCEEDED})))).rows
+        rows = (await store.find(JobQuery(states=frozenset({State.SUCCEEDED})))).rows
         assert {row.id for row in rows} == set(ids)
 
     async def test_an_enqueue_on_one_thread_wakes_a_wait_on_another(self, store: Store) -> None:
@@ -248,7 +248,7 @@ class TestHandles:
             await asyncio.wait([call])
 
         claimed = {row.id for row in await claim_all(store)}
-        rows = (await store.find(Query())).rows
+        rows = (await store.find(JobQuery())).rows
         assert claimed <= {row.id for row in rows}
         for row in rows:
             assert row.state is (State.RUNNING if row.id in claimed else State.QUEUED)

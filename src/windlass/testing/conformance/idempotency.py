@@ -11,7 +11,7 @@ from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.outcome import Released, Succeeded, settle
 from windlass.core.decisions.transition import ApplyResult, Status
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.store import DAY, AttemptRecords, Pruned, Retention, Store
 from windlass.testing.clock import START, VirtualClock
 from windlass.testing.conformance.job_histories import finished
@@ -42,7 +42,7 @@ def plain(answer: Any) -> Any:
 
 async def read_all(store: Store) -> dict[str, Any]:
     """Read all data of a store."""
-    rows = (await store.find(Query(limit=1000))).rows
+    rows = (await store.find(JobQuery(limit=1000))).rows
     ids = [row.id for row in rows]
     return {
         "jobs": rows,

@@ -49,7 +49,7 @@ class Item(Generic[A, R]):
     @overload
     def succeed(self, result: R) -> None: ...
     def succeed(self, result: Any = None) -> None:
-        """Settle this job as succeeded, at once and independent of the other jobs."""
+        """Settle this job as succeeded, immediately and independent of the other jobs."""
         self._settle(result, None)
 
     def fail(self, error: BaseException) -> None:

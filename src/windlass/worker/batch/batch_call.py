@@ -1,4 +1,4 @@
-"""One call of a batch task, which runs several jobs at once.
+"""One call of a batch task, which runs several jobs in one call.
 
 Waits for: each of its attempts to join, or to end without joining. Then it calls the task once.
 Guarantees: each job stays its own attempt, with its own context, middleware, timeout, lease and

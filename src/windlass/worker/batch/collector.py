@@ -3,7 +3,7 @@
 Waits for: more jobs, until a batch is full or its first job has waited for the task's `wait`.
 Without `wait`: until no more jobs can be claimed. Collected jobs hold no slot; a call holds one
 slot. Guarantees: a job that was running when a worker died is never collected. Stops: collected
-jobs are released at once. After a crash, leases expire. `batch_call` runs the call.
+jobs are released immediately. After a crash, leases expire. `batch_call` runs the call.
 """
 
 from __future__ import annotations

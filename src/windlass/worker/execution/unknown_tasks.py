@@ -30,7 +30,7 @@ def unknown_task_error(job: JobRow) -> UnknownTaskError:
 
 
 async def unknown_too_long(store: Store, job: JobRow) -> bool:
-    """Whether for a day, every attempt ran on a worker without this task."""
+    """Whether no worker that ran the job in the last day had its task. Stores since when."""
     return job.updated_at - await _unknown_since(store, job) > UNKNOWN_TASK_LIMIT * SECOND
 
 

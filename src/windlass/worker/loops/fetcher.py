@@ -9,10 +9,14 @@ other workers after `MAX_PREFETCH_WAIT`. A job that was running when a worker di
 prefetched: a crash of this worker would count for that job, although it did not run. A claim whose
 response was lost is repeated with its token.
 
-Stops: on request, also while the store does not respond. Prefetched jobs are released at once. The
-inflight claim is finished during the rest of the shutdown, and its jobs are released. If its call
-fails, a repeat that can claim no further jobs returns them. At the end of the shutdown the claim is
-abandoned, and its leases expire. After a crash, leases expire.
+Stops: on request, also while the store does not respond. Prefetched jobs are released immediately.
+The inflight claim is finished during the rest of the shutdown, and its jobs are released. If its
+call fails, the claim is repeated with its token for an empty queue: this returns the jobs already
+claimed, and claims no more. At the end of the shutdown the claim is abandoned, and its leases
+expire. After a crash, leases expire.
+
+A worker with a free slot that completes no claim for 20 poll intervals is reported as unresponsive
+(`core/worker_presence`).
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import ACTIVE
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.store import Store
 from windlass.task_spec import Registry
 from windlass.worker.batch.batch_call import BatchCall
@@ -225,7 +229,7 @@ class Fetcher:
         return attempts
 
     def _fill_slots(self, slots: QueueSlots) -> None:
-        if slots.filling:  # called by a job that ends at once: the outer call continues
+        if slots.filling:  # called by a job that ends immediately: the outer call continues
             return
         slots.filling = True
         try:
@@ -375,7 +379,7 @@ class Fetcher:
         }
         cursor: str | None = None
         while queues:
-            query = Query(states=ACTIVE, queues=frozenset(queues), cursor=cursor)
+            query = JobQuery(states=ACTIVE, queues=frozenset(queues), cursor=cursor)
             page = await self._store.find(query)
             if any(not row.held and self._tasks.get(row.task) for row in page.rows):
                 return True

@@ -101,7 +101,7 @@ class Keeper:
         due = self._clock() - ago + seconds / 3
         with self._lock:
             self._held |= dict.fromkeys(leases, _Extension(seconds, due))
-            if due < self._wake_at:  # else the thread sleeps on: a wake-up for each job costs more
+            if due < self._wake_at:  # otherwise no wake-up: one for each job is too expensive
                 self._wake_at = due
                 self._wake()
 

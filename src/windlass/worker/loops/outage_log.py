@@ -41,7 +41,7 @@ class OutageLog:
             log.warning("%s failed; retrying: %s", operation or self._operation, message)
 
     def succeeded(self) -> None:
-        """Note a success."""
+        """Record a success."""
         if self._started_at is None:
             return
         now = self._clock()

@@ -1,6 +1,6 @@
 """Maintains jobs that no worker holds: promotes due jobs, rescues expired leases, prunes old jobs.
 
-Waits for: its interval. Guarantees: any number of sweepers may run at once, because each write
+Waits for: its interval. Guarantees: any number of sweepers may run concurrently, because each write
 applies only to the state it read. Stops: when cancelled, between two calls. After a crash, the next
 sweep of any worker does the rest.
 """

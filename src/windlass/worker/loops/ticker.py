@@ -1,12 +1,12 @@
 """Enqueues the jobs of due schedule ticks.
 
 Waits for: the next tick by the store's clock, at most a few seconds, because schedules may be added
-or changed. Guarantees: any number of tickers may run at once, and a tick becomes one job: all of
-them give that job the same id, and none enqueues ticks before the mark, which is read first.
-The mark moves by compare-and-set, after the enqueue. A schedule that this version cannot decode
-delays no other. A schedule whose task is unknown here ticks as usual. Without schedules, the cost
-is one read every few seconds. Stops: when cancelled. After a crash between an enqueue and its mark,
-the tick is enqueued again and finds its job.
+or changed. Guarantees: any number of tickers may run concurrently, and a tick becomes one job: all
+of them give that job the same id, and none enqueues ticks before the mark, which is read first. The
+mark moves by compare-and-set, after the enqueue. A schedule that this version cannot decode delays
+no other. A schedule whose task is unknown here ticks as usual. Without schedules, the cost is one
+read every few seconds. Stops: when cancelled. After a crash between an enqueue and its mark, the
+tick is enqueued again and finds its job.
 
 Known gap: a process may freeze between reading the mark and the enqueue until other workers have
 run the tick's job and pruned it; then it enqueues that job again. After a pause that it notices, it

@@ -2,9 +2,10 @@
 
 Waits for: jobs that a sweep has canceled. At each interval, searches for orphans: workspaces of
 jobs canceled between two attempts, and old workspaces that no job needs. Guarantees: the workspace
-of an active job stays; the workspace of a failed job stays until it is old. A failed deletion is a
-warning and never fails a job. Deletions never delay rescues, however long they take. Stops: when
-cancelled. A crash leaves directories behind for the next search of any worker on this host.
+of an active job stays; the workspace of a failed job stays until it is old (24 h; proxies: 48 h).
+A failed deletion is a warning and never fails a job. Deletions never delay rescues, however long
+they take. Stops: when cancelled. A crash leaves directories behind for the next search of any
+worker on this host.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from uuid import UUID
 from windlass.core.errors import WindlassError
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import ACTIVE, State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.store import Store
 from windlass.worker.loops.outage_log import OutageLog
 from windlass.workspace import FoundWorkspace, Workspaces
@@ -110,7 +111,7 @@ class WorkspaceCleaner:
         """Whether the first job of the lineage or any of its retries is active."""
         if first is not None and not first.final:
             return True
-        query: Query | None = Query(root_id=lineage, states=ACTIVE, limit=1)
+        query: JobQuery | None = JobQuery(root_id=lineage, states=ACTIVE, limit=1)
         while query is not None:
             page = await self._store.find(query)
             if page.rows:

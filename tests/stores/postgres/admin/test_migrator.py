@@ -8,7 +8,7 @@ from tests.stores.postgres.consistency_checks import inconsistencies
 from tests.stores.postgres.server import execute
 
 from windlass.core.decisions.outcome import Released, Succeeded
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.store import AttemptRecords
 from windlass.stores import migration_script
 from windlass.stores.postgres import PostgresStore
@@ -77,7 +77,7 @@ async def test_serial_numbers_exceed_32_bits(new_database: str) -> None:
         assert (await settle_one(store, first, Succeeded())).applied
         assert (await settle_one(store, second, Released())).applied
         assert len(await sweep_all(store)) == 1
-        rows = (await store.find(Query())).rows
+        rows = (await store.find(JobQuery())).rows
 
         assert [row.serial for row in rows] == [LAST_OF_32_BITS + n for n in (2, 1, 0)]
         assert {row.fence for row in rows[1:]} == {LAST_OF_32_BITS + 1}

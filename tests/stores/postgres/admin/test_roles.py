@@ -23,7 +23,7 @@ from windlass.core.decisions.transition import CancelRequest
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.retry_policy import Fixed, Policy
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.core.versioned_record import Put
 from windlass.store import AttemptRecords, Retention
 from windlass.stores import roles_script
@@ -160,8 +160,8 @@ async def read(store: PostgresStore, superuser_store: PostgresStore) -> None:
     job = await start_one(superuser_store)
     await store.ping()
     assert (await store.get([job.id]))[0] is not None
-    assert (await store.find(Query())).rows
-    await store.find(Query(states=frozenset({State.FAILED})))
+    assert (await store.find(JobQuery())).rows
+    await store.find(JobQuery(states=frozenset({State.FAILED})))
     assert await store.events(job.id)
     assert await store.attempts(job.id)
     await store.checkpoints([job.id])

@@ -25,7 +25,7 @@ from windlass.core.job.new_job import NewJob
 from windlass.core.job.retry_policy import Fixed, Policy
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.core.versioned_record import PAUSED
 from windlass.store import AttemptRecords
 from windlass.stores.postgres import PostgresStore
@@ -164,7 +164,7 @@ async def test_a_job_is_either_claimed_or_canceled(
             assert all(row.cancel_requested for row in rows if row.id in running)
             assert {row.state for row in rows if row.id not in running} <= {State.CANCELED}
             await store.apply([settle(row, Succeeded(), random=no_jitter) for row in taken])
-        assert not (await store.find(Query(states=frozenset({State.QUEUED})))).rows
+        assert not (await store.find(JobQuery(states=frozenset({State.QUEUED})))).rows
     assert await inconsistencies(postgres_url) == {}
 
 
@@ -184,7 +184,7 @@ async def test_concurrent_enqueues_with_one_key_create_one_job(postgres_url: str
     stored = {answer.row.id for batch in answers for answer in batch if answer.row is not None}
     assert all(answer.accepted for batch in answers for answer in batch)
     assert len(stored) == 3
-    assert len((await stores[0].find(Query())).rows) == 3
+    assert len((await stores[0].find(JobQuery())).rows) == 3
     for store in stores:
         await store.close()
     assert await inconsistencies(postgres_url) == {}

@@ -35,7 +35,7 @@ from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.stores.postgres import PostgresConfig, PostgresStore, notify
 from windlass.stores.postgres import store as store_module
 from windlass.stores.postgres.connection import SOCKET_OPTIONS, connect
@@ -381,7 +381,7 @@ async def poll_until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 async def rows(url: str) -> list[JobRow]:
     async with PostgresStore(url) as store:
-        return list((await store.find(Query())).rows)
+        return list((await store.find(JobQuery())).rows)
 
 
 # -- changed settings

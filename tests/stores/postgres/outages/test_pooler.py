@@ -17,7 +17,7 @@ from windlass import Context, Job, Windlass, WorkerConfig
 from windlass.cli import cli
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.store import Store
 from windlass.stores.postgres import PostgresConfig, PostgresStore, notify
 from windlass.testing.clock import VirtualClock
@@ -106,7 +106,7 @@ async def test_a_producer_and_a_worker_work_through_the_pooler(pooled: str) -> N
         canceled = await apps.double.options(delay=60).aenqueue(6)
         await canceled.acancel()
     async with PostgresStore(pooled) as store:
-        rows = (await store.find(Query(limit=100))).rows
+        rows = (await store.find(JobQuery(limit=100))).rows
     states = [row.state for row in rows]
     assert states.count(State.SUCCEEDED) == len(numbers) + 2
     assert states.count(State.CANCELED) == 1

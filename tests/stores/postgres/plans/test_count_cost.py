@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.core.query.job_query import Count, Query
+from windlass.core.query.job_query import Count, JobQuery
 from windlass.stores.postgres import PostgresStore, reads
 from windlass.testing.conformance.reads.find import enqueue_many
 
@@ -17,7 +17,7 @@ async def test_a_count_reads_no_further_than_its_range(
     async with PostgresStore(postgres_url) as store:
         await enqueue_many(store, 15, task="old")
         await enqueue_many(store, 14, task="new")
-        assert await store.count(Query(tasks=frozenset({"old"}))) == Count(15, capped=False)
+        assert await store.count(JobQuery(tasks=frozenset({"old"}))) == Count(15, capped=False)
         await enqueue_many(store, 11, task="new")
-        assert await store.count(Query(tasks=frozenset({"old"}))) == Count(5, capped=True)
-        assert await store.count(Query(tasks=frozenset({"none"}))) == Count(0, capped=True)
+        assert await store.count(JobQuery(tasks=frozenset({"old"}))) == Count(5, capped=True)
+        assert await store.count(JobQuery(tasks=frozenset({"none"}))) == Count(0, capped=True)

@@ -225,7 +225,7 @@ async def test_a_flow_of_many_jobs_is_refused_as_a_whole(
 async def test_a_flow_too_large_for_one_statement_is_refused_before_it(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(user_transaction, "MAX_TOGETHER_BYTES", 3 * 2**20)
+    monkeypatch.setattr(user_transaction, "MAX_ATOMIC_BYTES", 3 * 2**20)
     large = [make_job(payload=b"x" * 2**20) for _ in range(3)]
     async with PostgresStore(postgres_url) as store:
         connection, transaction = await _begin(postgres_url)

@@ -25,7 +25,7 @@ from windlass.core.ids import uuid7
 from windlass.core.job.lease import ExtendResult
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.store import AttemptRecords, Retention
 from windlass.stores.postgres import PostgresConfig, PostgresStore
 from windlass.stores.postgres.writes import writer
@@ -391,7 +391,7 @@ async def test_a_claim_that_fails_leaves_no_expired_queue_row(postgres_url: str)
         await store.prune(Retention(), 100)
 
         assert await execute(postgres_url, "SELECT FROM windlass_queued") == []
-        states = sorted(row.state for row in (await store.find(Query())).rows)
+        states = sorted(row.state for row in (await store.find(JobQuery())).rows)
         assert states == ["failed", "failed", "running"]
         assert await inconsistencies(postgres_url) == {}
 

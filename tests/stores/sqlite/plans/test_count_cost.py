@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass.core.query.job_query import Count, Query
+from windlass.core.query.job_query import Count, JobQuery
 from windlass.stores.sqlite import SqliteStore, reads
 from windlass.testing.conformance.reads.find import enqueue_many
 
@@ -19,7 +19,7 @@ async def test_a_count_reads_no_further_than_its_range(
     async with SqliteStore(tmp_path / "jobs.db") as store:
         await enqueue_many(store, 15, task="old")
         await enqueue_many(store, 14, task="new")
-        assert await store.count(Query(tasks=frozenset({"old"}))) == Count(15, capped=False)
+        assert await store.count(JobQuery(tasks=frozenset({"old"}))) == Count(15, capped=False)
         await enqueue_many(store, 11, task="new")
-        assert await store.count(Query(tasks=frozenset({"old"}))) == Count(5, capped=True)
-        assert await store.count(Query(tasks=frozenset({"none"}))) == Count(0, capped=True)
+        assert await store.count(JobQuery(tasks=frozenset({"old"}))) == Count(5, capped=True)
+        assert await store.count(JobQuery(tasks=frozenset({"none"}))) == Count(0, capped=True)

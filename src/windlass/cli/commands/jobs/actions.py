@@ -96,7 +96,7 @@ def _new_job(result: EnqueueResult, verb: str) -> tuple[dict[str, Any], str]:
 def _for_each(
     ids: list[str], act: Action, store: tuple[str | None, str | None], *, as_json: bool
 ) -> None:
-    """Act on each job and report each result at once, so that a failure hides no earlier result."""
+    """Act on each job and print each result immediately: a failure hides no earlier result."""
     results: list[dict[str, Any]] = []
 
     def report(fields: dict[str, Any], text: str) -> None:

@@ -17,7 +17,7 @@ from windlass.cli.store_connection import open_client
 from windlass.core.admission.gates import limit_name
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.job_query import MAX_PAGE, Page, Query
+from windlass.core.query.job_query import MAX_PAGE, JobQuery, Page
 
 QueueNames = Annotated[list[str] | None, typer.Option(help="Filter by queue; may be repeated.")]
 TaskNames = Annotated[list[str] | None, typer.Option(help="Filter by task; may be repeated.")]
@@ -46,7 +46,7 @@ def list_jobs(
     as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first."""
-    query = Query(
+    query = JobQuery(
         states=frozenset(state or ()),
         queues=frozenset(queue or ()),
         tasks=frozenset(task or ()),
@@ -75,7 +75,7 @@ def _print(page: Page) -> None:
         terminal.info(f"More: add --cursor {page.cursor}")
 
 
-async def _find(query: Query, url: str | None, app: str | None) -> Page:
+async def _find(query: JobQuery, url: str | None, app: str | None) -> Page:
     """Read until a page has rows: pages of a filtered search can be empty before the end."""
     async with open_client(url, app) as client:
         page = await client.store.find(query)

@@ -144,7 +144,7 @@ class JobScreen {
     const query = new URLSearchParams(this.view.location.query);
     query.set(key, name);
     navigate(pageUrl(this.view.location.path, query), { replace: true });
-    this.view.draw(); // at once, so that arrow keys can focus the new tab
+    this.view.draw(); // immediately, so that arrow keys can focus the new tab
   }
 
   #graph() {

@@ -67,7 +67,7 @@ async def check(connection: Connection, where: str) -> None:
 
 
 async def migrate(connection: Connection, where: str) -> Sequence[str]:
-    """Run the pending migrations under a lock; several processes may call this at once."""
+    """Run the pending migrations under a lock; several processes may call this concurrently."""
     if not await _pending(connection, where):
         return []
     async with transaction(connection):

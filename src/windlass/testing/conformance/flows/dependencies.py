@@ -14,7 +14,7 @@ from windlass.core.job.dependency import OnParent
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.store import Retention, Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
@@ -333,5 +333,5 @@ class TestDependencies:
         flow_id = uuid7()
         jobs = [make_job(flow_id=flow_id) for _ in range(3)]
         await store_all(store, make_job(), *jobs, make_job(flow_id=uuid7()))
-        page = await store.find(Query(flow_id=flow_id))
+        page = await store.find(JobQuery(flow_id=flow_id))
         assert [row.id for row in page.rows] == [job.id for job in reversed(jobs)]

@@ -1,4 +1,4 @@
-"""Cancel: a waiting job is canceled at once; a running job ends as canceled."""
+"""Cancel: a waiting job is canceled immediately; a running job ends as canceled."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from windlass.core.errors import InvalidArgumentError
 from windlass.core.ids import uuid7
 from windlass.core.job.event_log import expected_fold, fold
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.core.versioned_record import Put
 from windlass.store import DAY, Pruned, Retention, Store
 from windlass.testing.clock import VirtualClock
@@ -146,7 +146,7 @@ class TestRetention:
         assert await store.events(job.id) is None
         assert await store.attempts(job.id) is None
         assert await store.checkpoints([job.id]) == [{}]
-        assert (await store.find(Query(tags=frozenset({"film"})))).rows == []
+        assert (await store.find(JobQuery(tags=frozenset({"film"})))).rows == []
 
     async def test_the_request_id_of_a_pruned_job_is_free(
         self, store: Store, clock: VirtualClock

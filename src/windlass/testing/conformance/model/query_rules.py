@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from windlass.core.clock import MINUTE, SECOND
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.core.versioned_record import Put
 from windlass.testing.clock import START
 from windlass.testing.conformance.model import store_dump, strategies
@@ -58,11 +58,11 @@ class QueryRules(LimitRules):
                 values[name] = self.clock.now() - values[name] * SECOND
         if values.pop("retried", None):
             values["retry_of"] = self.some_id(pick)
-        self.both(lambda store: store_dump.find(store, Query(limit=limit, **values)))
+        self.both(lambda store: store_dump.find(store, JobQuery(limit=limit, **values)))
         self.both(
-            lambda store: store_dump.find(store, Query(limit=limit, omit_payload=True, **values))
+            lambda store: store_dump.find(store, JobQuery(limit=limit, omit_payload=True, **values))
         )
-        self.both(lambda store: store.count(Query(limit=limit, **values)))
+        self.both(lambda store: store.count(JobQuery(limit=limit, **values)))
 
     @precondition(lambda self: self.ids)
     @rule(

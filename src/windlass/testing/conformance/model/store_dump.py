@@ -17,7 +17,7 @@ from windlass.core.job.dependency import Edges
 from windlass.core.job.failure import FailedJob
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.store import QueueStats, Rollup, Store
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ async def by_id(rows: Coroutine[Any, Any, list[JobRow]]) -> list[JobRow]:
     return sorted(await rows, key=lambda row: row.id)
 
 
-async def find(store: Store, query: Query) -> list[JobRow]:
+async def find(store: Store, query: JobQuery) -> list[JobRow]:
     """Return the rows of all pages."""
     page = await store.find(query)
     rows = [*page.rows]

@@ -11,7 +11,7 @@ from uuid import UUID
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.query.job_query import Query
+from windlass.core.query.job_query import JobQuery
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import START, VirtualClock
@@ -97,8 +97,8 @@ class StorePair(RuleBasedStateMachine):
         self.run(self._check())
 
     async def _check(self) -> None:
-        rows = await store_dump.find(self.subject, Query(limit=ALL))
-        expected = await store_dump.find(self.reference, Query(limit=ALL))
+        rows = await store_dump.find(self.subject, JobQuery(limit=ALL))
+        expected = await store_dump.find(self.reference, JobQuery(limit=ALL))
         assert store_dump.comparable(rows) == store_dump.comparable(expected)
         if self.ordered:
             assert store_dump.waiting_order(rows) == store_dump.waiting_order(expected)

@@ -15,7 +15,7 @@ from windlass.core.errors import InvalidArgumentError
 from windlass.core.ids import uuid7
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.job_query import MAX_PAGE, Query, encode_cursor
+from windlass.core.query.job_query import MAX_PAGE, JobQuery, encode_cursor
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.job_histories import BROKEN, finished
@@ -32,7 +32,7 @@ from windlass.testing.factories import (
 
 async def find_all(store: Store, **filters: Any) -> list[JobRow]:
     """Return the rows of all pages."""
-    query = Query(**filters)
+    query = JobQuery(**filters)
     page = await store.find(query)
     rows = [*page.rows]
     while page.cursor is not None:
@@ -59,7 +59,7 @@ def newest_first(ids: Sequence[UUID]) -> list[UUID]:
 
 class TestFind:
     async def test_an_empty_store_has_one_empty_page(self, store: Store) -> None:
-        page = await store.find(Query())
+        page = await store.find(JobQuery())
 
         assert (list(page.rows), page.cursor) == ([], None)
 
@@ -84,8 +84,8 @@ class TestFind:
         assert {len(row.payload) for row in whole} == {2, len(large)}
         bare = [replace(row, payload=b"", result=None) for row in whole]
         assert await find_all(store, omit_payload=True) == bare
-        first = await store.find(Query(limit=3, omit_payload=True))
-        rest = await store.find(Query(limit=3, cursor=first.cursor))
+        first = await store.find(JobQuery(limit=3, omit_payload=True))
+        rest = await store.find(JobQuery(limit=3, cursor=first.cursor))
         assert [*first.rows, *rest.rows] == [*bare[:3], whole[3]]
 
     async def test_newest_means_arrival_not_clock_or_id(
@@ -208,7 +208,7 @@ class TestFind:
         second = await finished(store, retry_of=first.id)
         third = await enqueue_one(store, retry_of=second.id)
         await enqueue_one(store)
-        page = await store.find(Query(root_id=first.id))
+        page = await store.find(JobQuery(root_id=first.id))
         assert [row.id for row in page.rows] == [third.id, second.id]
 
     async def test_by_creation_from_an_instant_until_before_another(
@@ -233,7 +233,7 @@ class TestFind:
     async def test_pages_of_any_size_hold_each_job_once(self, store: Store, limit: int) -> None:
         ids = await enqueue_many(store, 10)
 
-        query = Query(limit=limit)
+        query = JobQuery(limit=limit)
         page = await store.find(query)
         rows = [*page.rows]
         while page.cursor is not None:
@@ -245,12 +245,12 @@ class TestFind:
 
     async def test_new_jobs_do_not_shift_the_pages(self, store: Store) -> None:
         ids = await enqueue_many(store, 6)
-        first = await store.find(Query(limit=2))
+        first = await store.find(JobQuery(limit=2))
 
         await enqueue_many(store, 5)
-        second = await store.find(Query(limit=2, cursor=first.cursor))
+        second = await store.find(JobQuery(limit=2, cursor=first.cursor))
         await enqueue_many(store, 5)
-        third = await store.find(Query(limit=2, cursor=second.cursor))
+        third = await store.find(JobQuery(limit=2, cursor=second.cursor))
 
         rows = [*first.rows, *second.rows, *third.rows]
         assert [row.id for row in rows] == newest_first(ids)
@@ -258,16 +258,16 @@ class TestFind:
     async def test_deleted_jobs_do_not_shift_the_pages(self, store: Store) -> None:
         ids = await enqueue_many(store, 6)
         await store.cancel([CancelRequest(job_id=job_id) for job_id in ids])
-        first = await store.find(Query(limit=2))
+        first = await store.find(JobQuery(limit=2))
 
         await store.delete([ids[5], ids[4], ids[3]])  # two that were returned, and one that was not
 
-        second = await store.find(Query(limit=2, cursor=first.cursor))
+        second = await store.find(JobQuery(limit=2, cursor=first.cursor))
         assert [row.id for row in second.rows] == [ids[2], ids[1]]
 
     async def test_changed_jobs_do_not_shift_or_repeat_others(self, store: Store) -> None:
         ids = await enqueue_many(store, 6)
-        queued = Query(states=frozenset({State.QUEUED}), limit=2)
+        queued = JobQuery(states=frozenset({State.QUEUED}), limit=2)
         first = await store.find(queued)
 
         await store.cancel([CancelRequest(job_id=job_id) for job_id in (ids[5], ids[3])])
@@ -286,24 +286,24 @@ class TestFind:
 
     async def test_the_page_size_of_one_search_may_change(self, store: Store) -> None:
         ids = await enqueue_many(store, 6)
-        first = await store.find(Query(limit=1))
+        first = await store.find(JobQuery(limit=1))
 
-        rest = await store.find(Query(limit=100, cursor=first.cursor))
+        rest = await store.find(JobQuery(limit=100, cursor=first.cursor))
 
         assert [row.id for row in rest.rows] == newest_first(ids[:-1])
 
     @pytest.mark.parametrize("limit", [-1, 0, MAX_PAGE + 1])
     async def test_an_invalid_page_size_is_refused(self, limit: int) -> None:
         with pytest.raises(InvalidArgumentError):
-            Query(limit=limit)
+            JobQuery(limit=limit)
 
     # -- cursors
 
     async def test_a_cursor_is_valid_only_for_its_filters(self, store: Store) -> None:
         await enqueue_many(store, 3, owner="ana")
-        page = await store.find(Query(owner="ana", limit=1))
+        page = await store.find(JobQuery(owner="ana", limit=1))
 
-        for other in (Query(), Query(owner="ben"), Query(owner="ana", team="blue")):
+        for other in (JobQuery(), JobQuery(owner="ben"), JobQuery(owner="ana", team="blue")):
             with pytest.raises(InvalidArgumentError):
                 await store.find(replace(other, cursor=page.cursor))
 
@@ -312,13 +312,13 @@ class TestFind:
         await enqueue_many(store, 2)
 
         with pytest.raises(InvalidArgumentError):
-            await store.find(Query(cursor=cursor))
+            await store.find(JobQuery(cursor=cursor))
 
     async def test_a_modified_cursor_is_refused_or_harmless(self, store: Store) -> None:
         """It returns a page of the same search or raises; it never widens the search."""
         own = set(await enqueue_many(store, 5, owner="ana"))
         await enqueue_many(store, 5, owner="ben")
-        query = Query(owner="ana", limit=2)
+        query = JobQuery(owner="ana", limit=2)
         cursor = (await store.find(query)).cursor
         assert cursor is not None
 
@@ -340,10 +340,10 @@ class TestFind:
         self, store: Store, number: int
     ) -> None:
         ids = set(await enqueue_many(store, 3))
-        forged = encode_cursor(Query(), number)
+        forged = encode_cursor(JobQuery(), number)
 
         try:
-            page = await store.find(Query(cursor=forged))
+            page = await store.find(JobQuery(cursor=forged))
         except InvalidArgumentError:
             return
         assert {row.id for row in page.rows} <= ids

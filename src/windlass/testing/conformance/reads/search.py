@@ -10,7 +10,7 @@ from windlass.core.decisions.outcome import Failed, Succeeded
 from windlass.core.decisions.transition import CancelRequest
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job.state import State
-from windlass.core.query.job_query import Count, Query
+from windlass.core.query.job_query import Count, JobQuery
 from windlass.core.size_limits import MAX_KEY
 from windlass.store import COUNT_CAP, Store
 from windlass.testing.conformance.job_histories import finished
@@ -85,16 +85,16 @@ class TestSearch:
 
     async def test_a_cursor_is_valid_only_for_its_text(self, store: Store) -> None:
         await enqueue_many(store, 3, task="film")
-        page = await store.find(Query(text="film", limit=1))
+        page = await store.find(JobQuery(text="film", limit=1))
 
         for text in (None, "fil"):
             with pytest.raises(InvalidArgumentError):
-                await store.find(Query(text=text, limit=1, cursor=page.cursor))
+                await store.find(JobQuery(text=text, limit=1, cursor=page.cursor))
 
     @pytest.mark.parametrize("text", ["a\0b", "x" * (MAX_KEY + 1), "\ud800"])
     async def test_an_invalid_search_text_is_refused(self, text: str) -> None:
         with pytest.raises(InvalidArgumentError):
-            Query(text=text)
+            JobQuery(text=text)
 
     # -- counts
 
@@ -103,19 +103,19 @@ class TestSearch:
         await enqueue_many(store, 3, owner="ann")
         await settle_one(store, await claim_one(store), Succeeded())
 
-        assert await store.count(Query()) == Count(7, capped=False)
-        assert await store.count(Query(limit=1)) == Count(7, capped=False)
-        assert await store.count(Query(text="FILM")) == Count(4, capped=False)
-        assert await store.count(Query(owner="ann")) == Count(3, capped=False)
-        queued = Query(states=frozenset({State.QUEUED}), tags=frozenset({"film"}))
+        assert await store.count(JobQuery()) == Count(7, capped=False)
+        assert await store.count(JobQuery(limit=1)) == Count(7, capped=False)
+        assert await store.count(JobQuery(text="FILM")) == Count(4, capped=False)
+        assert await store.count(JobQuery(owner="ann")) == Count(3, capped=False)
+        queued = JobQuery(states=frozenset({State.QUEUED}), tags=frozenset({"film"}))
         assert await store.count(queued) == Count(3, capped=False)
-        assert await store.count(Query(owner="ben")) == Count(0, capped=False)
+        assert await store.count(JobQuery(owner="ben")) == Count(0, capped=False)
 
     async def test_a_count_ignores_the_cursor(self, store: Store) -> None:
         await enqueue_many(store, 3)
-        page = await store.find(Query(limit=1))
+        page = await store.find(JobQuery(limit=1))
 
-        assert await store.count(Query(cursor=page.cursor)) == Count(3, capped=False)
+        assert await store.count(JobQuery(cursor=page.cursor)) == Count(3, capped=False)
 
     async def test_failures_are_counted_among_thousands(self, store: Store) -> None:
         await finished(store)
@@ -123,12 +123,14 @@ class TestSearch:
         await store.cancel([CancelRequest(job_id=canceled.id)])
         await enqueue_many(store, 6000)
 
-        assert await store.count(Query(states=frozenset({State.FAILED}))) == Count(1, capped=False)
-        assert await store.count(Query(queues=frozenset({"none"}))) == Count(0, capped=False)
+        assert await store.count(JobQuery(states=frozenset({State.FAILED}))) == Count(
+            1, capped=False
+        )
+        assert await store.count(JobQuery(queues=frozenset({"none"}))) == Count(0, capped=False)
 
     async def test_a_count_is_exact_up_to_a_cap_and_marked_above(self, store: Store) -> None:
         await enqueue_many(store, COUNT_CAP)
-        assert await store.count(Query()) == Count(COUNT_CAP, capped=False)
+        assert await store.count(JobQuery()) == Count(COUNT_CAP, capped=False)
 
         await enqueue_one(store)
-        assert await store.count(Query()) == Count(COUNT_CAP, capped=True)
+        assert await store.count(JobQuery()) == Count(COUNT_CAP, capped=True)

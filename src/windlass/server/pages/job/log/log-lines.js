@@ -7,7 +7,7 @@
 import { Terminal, lengthOf } from "./ansi.js";
 import { kindOf, severityOf, textOf } from "./event-text.js";
 
-const MAX_STREAMS = 64; // open at once; tasks choose their names
+const MAX_STREAMS = 64; // open concurrently; tasks choose their names
 
 /**
  * @typedef {object} Line

@@ -1,41 +1,30 @@
-"""Bodies and parameters of requests about jobs, schedules and keys."""
+"""Request bodies and query parameters about jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from windlass.client import EnqueueOptions
 from windlass.core.clock import Instant, from_datetime
-from windlass.core.duration import to_seconds
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.state import State
-from windlass.core.query.job_query import MAX_PAGE, Query
-from windlass.server.auth.api_keys import Role
+from windlass.core.query.job_query import MAX_PAGE, JobQuery
 from windlass.server.auth.caller import Caller
 from windlass.server.auth.scoped_enqueue import scoped_value
 from windlass.server.context import ServedApp
 from windlass.server.problem_details import invalid_field, invalid_fields
+from windlass.server.schemas.base import Duration, RequestModel, parse_duration
 
 T = TypeVar("T")
-Duration = float | str  # seconds, or text like "5m"
 MAX_IDS = 200  # jobs that one action names: they fit into one audit entry
-
-
-class RequestModel(BaseModel):
-    """Base of request models; unknown fields are errors."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True
-    )
 
 
 class JobOptions(RequestModel):
@@ -122,37 +111,8 @@ class EnqueueBatchRequest(RequestModel):
     jobs: list[Any]
 
 
-class CreateScheduleRequest(JobOptions):
-    """A schedule: either `cron` (with `tz`) or `every`."""
-
-    name: str
-    cron: str | None = None
-    every: Duration | None = None
-    tz: str | None = None
-    missed: Literal["skip", "last", "all"] = "last"
-
-    def new_job(self, app: ServedApp, caller: Caller) -> NewJob:
-        return self.prepare(app, EnqueueOptions(**self.options(caller)))
-
-
 class ReasonRequest(RequestModel):
     reason: str | None = None
-
-
-class CreateKeyRequest(RequestModel):
-    """A key to create. With an owner or team, it is limited to their jobs."""
-
-    name: str
-    roles: tuple[Role, ...]
-    owner: str | None = None
-    team: str | None = None
-    expires_in: Duration | None = None
-
-
-class SignInRequest(RequestModel):
-    """The API key to sign in with; optional if the Authorization header has one."""
-
-    key: Annotated[str, Field(max_length=200)]
 
 
 Repeated = Annotated[tuple[T, ...], Field(max_length=100)]  # repeated values are allowed
@@ -191,8 +151,8 @@ class JobFilters(RequestModel):
     created_to: Annotated[datetime | None, Field(description="Created before this time.")] = None
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="Maximum of jobs.")] = 100
 
-    def query(self, caller: Caller, cursor: str | None = None) -> Query:
-        return Query(
+    def query(self, caller: Caller, cursor: str | None = None) -> JobQuery:
+        return JobQuery(
             states=frozenset(self.state),
             queues=frozenset(self.queue),
             tasks=frozenset(self.task),
@@ -255,13 +215,6 @@ def _instant(field: str, value: datetime | None) -> Instant | None:
     if value.tzinfo is None:
         raise invalid_field(field, "needs a time zone: 2026-01-31T12:00:00Z")
     return from_datetime(value)
-
-
-def parse_duration(field: str, value: Duration) -> float:
-    try:
-        return to_seconds(value, field)
-    except InvalidArgumentError as error:
-        raise invalid_field(field, str(error)) from None
 
 
 def _scoped(field: str, given: str | None, own: str | None) -> str | None:
