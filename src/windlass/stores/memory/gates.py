@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from windlass.core.admission import gates
+from windlass.core.admission import queue_position as positions
 from windlass.core.admission.gates import GateStats
 from windlass.core.admission.limit import LIMIT, Limit, decode_limit
 from windlass.core.admission.permits import Capacity, capacity, in_use, next_permit, with_start
-from windlass.core.admission.queue_position import fair_position, queue_order
+from windlass.core.admission.queue_position import queue_order
 from windlass.core.clock import Instant
 from windlass.core.decisions import maintenance
 from windlass.core.job.new_job import NewJob
@@ -38,7 +39,7 @@ def queue_position(data: MemoryData, row: JobRow, arrival: int) -> int:
         if other.priority == row.priority and other.id != row.id and _same_order(other, row)
     ]
     own = [other for other in neighbours if other.limit_key == row.limit_key]
-    return fair_position(row.limit_key, arrival, _first(neighbours), _last(own))
+    return positions.fair_position(row.limit_key, arrival, _first(neighbours), _last(own))
 
 
 def _same_order(other: JobRow, row: JobRow) -> bool:
