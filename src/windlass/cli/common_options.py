@@ -8,7 +8,10 @@ import typer
 
 Url = Annotated[
     str | None,
-    typer.Option("--url", help="URL of the store: sqlite:///jobs.db, https://server."),
+    typer.Option(
+        "--url",
+        help="URL of the store: sqlite:///jobs.db, postgresql://host/database, https://server.",
+    ),
 ]
 AppPath = Annotated[str | None, typer.Option("--app", "-A", help="The app, as module:app.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]

@@ -131,7 +131,7 @@ async def test_a_store_outage_logs_one_warning_and_does_not_end_the_loop(
     running.cancel()
     await asyncio.wait({running})
     assert [record.message for record in caplog.records] == [
-        "Updating the presence record failed: unavailable"
+        "Sending the worker heartbeat failed: unavailable"
     ]
 
 

@@ -52,7 +52,7 @@ def bench(
 ) -> None:
     """Compare Windlass with the installed peers; every commit is synced to disk.
 
-    A full run takes about half an hour, --quick about three minutes. The exit
+    A full run takes 30 to 45 minutes, --quick about three minutes. The exit
     code is 0 for any result.
     """
     # Imported here, so that other commands start faster.

@@ -33,7 +33,7 @@ def migrate(
     roles: Roles = False,
     as_json: AsJson = False,
 ) -> None:
-    """Create the store or migrate its schema. Safe to repeat."""
+    """Create the database or update its schema. Safe to repeat."""
     if only_print or roles:
         target = run(store_url(url, app))
         script = roles_script(target) if roles else migration_script(target)

@@ -79,7 +79,8 @@ export function signInPage(root, enter) {
                 role: problem ? "alert" : undefined,
               },
               problem ||
-                "The key is not stored in this browser. Create one: windlass keys create me --role admin",
+                "The key is not stored in this browser. Create one: " +
+                  "windlass keys create me --role admin -A module:app",
             ),
           ),
           button(busy ? "Signing in …" : "Sign in", undefined, {
