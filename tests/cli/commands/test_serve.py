@@ -127,6 +127,7 @@ def test_a_port_in_use_is_an_error(run_process: RunProcess) -> None:
 def test_keys_are_created_listed_and_revoked(project_dir: Path, run_cli: RunCli) -> None:
     made = run_cli("keys", "create", "ci", "-r", "producer", "-r", "viewer", "--owner", "o")
     assert made.code == 0
+    assert "in sqlite:///" in made.err, "otherwise a key for the wrong store goes unnoticed"
     token = made.out.strip()
     assert re.fullmatch(r"wl_[0-9a-f]{12}_[\w-]{43}", token)
     key_id = token.split("_")[1]

@@ -10,13 +10,14 @@ from rich.markup import escape
 from windlass.cli import terminal
 from windlass.cli.common_options import AppPath, AsJson, Url
 from windlass.cli.event_loop import run
-from windlass.cli.store_connection import open_client
+from windlass.cli.store_connection import open_client, store_url
 from windlass.core.clock import SystemClock
 from windlass.core.duration import to_seconds
 from windlass.server.auth.api_keys import ApiKey, ApiKeys, Role
 from windlass.server.auth.audit import AuditLog
 from windlass.server.auth.token_signer import SIGNING_RECORD, TokenSigner
 from windlass.store import ServerStore
+from windlass.stores.urls import public_url
 
 commands = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys of the server.")
 KeyId = Annotated[str, typer.Argument(help="Key id, as in `windlass keys list`.")]
@@ -43,18 +44,19 @@ def create(
     """
     length = None if expires_in is None else to_seconds(expires_in, "expires-in")
 
-    async def work() -> tuple[ApiKey, str]:
+    async def work() -> tuple[ApiKey, str, str]:
         async with open_client(url, app, create=True) as client:
             await AuditLog(client.store).append(None, ACTOR, "create key", name)
-            return await ApiKeys(client.store).create(
+            key, token = await ApiKeys(client.store).create(
                 name, role, owner=owner, team=team, expires_in=length
             )
+        return key, token, public_url(await store_url(url, app))
 
-    key, token = run(work())
+    key, token, where = run(work())
     if as_json:
         terminal.print_json(_fields(key) | {"key": token})
     else:
-        terminal.info(f"Key {key.id} of {name} (shown only once):")
+        terminal.info(f"API key {key.id} of {name} in {where} (shown only once):")
         terminal.out().print(token, soft_wrap=True)
 
 
