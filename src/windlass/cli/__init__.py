@@ -36,7 +36,7 @@ Exit codes: 0 success; 1 failure (a job failed or was not found);
 by Ctrl-C.
 
 Settings: options, then WINDLASS_… variables, then windlass.toml
-(windlass config show lists each value and its source).
+(windlass config show lists each value and its origin).
 """
 
 

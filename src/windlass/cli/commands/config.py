@@ -1,4 +1,4 @@
-"""`windlass config show`: each setting and its source."""
+"""`windlass config show`: each setting and its origin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def config() -> None:
 
 @commands.command()
 def show(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Show each setting and its source."""
+    """Show each setting and its origin."""
     found = load_settings({"url": url, "app": app})
     if as_json:
         values = {
