@@ -178,7 +178,7 @@ def test_the_sql_function_stores_the_same_rows_as_the_store(
     assert by_function == by_store
 
 
-async def _call(url: str, jobs: Any) -> list[Any]:
+async def enqueue_json(url: str, jobs: Any) -> list[Any]:
     connection = await asyncpg.connect(url)
     try:
         return list(await connection.fetch("SELECT * FROM windlass_enqueue($1)", json.dumps(jobs)))
@@ -187,7 +187,7 @@ async def _call(url: str, jobs: Any) -> list[Any]:
 
 
 async def test_plain_json_becomes_a_job_that_a_worker_can_run(postgres_url: str) -> None:
-    [answer] = await _call(postgres_url, [{"task": "mail.send", "payload": {"to": "ada"}}])
+    [answer] = await enqueue_json(postgres_url, [{"task": "mail.send", "payload": {"to": "ada"}}])
 
     async with PostgresStore(postgres_url) as store:
         [row] = await store.claim(Claim(token=uuid4(), worker="w", queues=[("default", 9)]))
@@ -198,7 +198,9 @@ async def test_plain_json_becomes_a_job_that_a_worker_can_run(postgres_url: str)
 
 
 async def test_one_job_needs_no_array_and_times_may_be_timestamps(postgres_url: str) -> None:
-    [answer] = await _call(postgres_url, {"task": "t", "run_at": "2100-01-01T00:00:00+01:00"})
+    [answer] = await enqueue_json(
+        postgres_url, {"task": "t", "run_at": "2100-01-01T00:00:00+01:00"}
+    )
 
     async with PostgresStore(postgres_url) as store:
         [row] = await store.get([answer["job_id"]])
@@ -210,7 +212,7 @@ async def test_one_job_needs_no_array_and_times_may_be_timestamps(postgres_url: 
 async def test_the_same_request_with_other_json_is_a_conflict(postgres_url: str) -> None:
     requested = {"task": "t", "request_id": "r", "payload": {"a": 1, "b": [True]}}
     same = {"payload": {"b": [True], "a": 1}, "request_id": "r", "task": "t"}
-    [first, second, third] = await _call(
+    [first, second, third] = await enqueue_json(
         postgres_url, [requested, same, {**requested, "payload": 2}]
     )
 
@@ -260,7 +262,7 @@ async def test_an_invalid_item_is_named_with_the_reason_and_nothing_is_stored(
     postgres_url: str, item: Any, reason: str
 ) -> None:
     with pytest.raises(asyncpg.InvalidParameterValueError) as raised:
-        await _call(postgres_url, [{"task": "valid"}, item])
+        await enqueue_json(postgres_url, [{"task": "valid"}, item])
 
     assert str(raised.value).startswith("job 2 of windlass_enqueue: ")
     assert reason in str(raised.value)
@@ -352,7 +354,7 @@ async def test_a_snapshot_older_than_a_conflicting_job_fails_and_never_hangs(
     transaction = connection.transaction(isolation="repeatable_read")
     await transaction.start()
     await connection.fetch("SELECT FROM windlass_job")
-    await _call(postgres_url, requested)
+    await enqueue_json(postgres_url, requested)
 
     with pytest.raises(asyncpg.SerializationError):
         await connection.fetch("SELECT windlass_enqueue($1)", json.dumps(requested), timeout=20)
