@@ -1,6 +1,6 @@
 """The pytest plugin: fixtures for tests of an application's jobs.
 
-pytest loads this module whenever Windlass is installed. It lies beside the package, so that pytest
+pytest loads this module whenever Windlass is installed. It is outside the package, so that pytest
 imports the package only when a test uses one of these fixtures.
 
 PYTEST_DONT_REWRITE: this module has no assert.

@@ -1,7 +1,7 @@
 """Numbered, forward-only, checksummed migrations.
 
 A file is `NNNN_name.sql`. If its first line is `-- breaking`, an older Windlass must not use the
-schema. Otherwise older versions keep working beside newer ones (rolling deploys). Such a migration
+schema. Otherwise older versions keep working with newer ones (rolling deploys). Such a migration
 may add columns, tables and indexes; a new state, trigger or event type is breaking.
 """
 
