@@ -9,6 +9,7 @@ from tests.planted_bugs.bugs.sqlite import replace_sql
 from windlass.core.admission import queue_position
 from windlass.core.job.state import FINAL
 from windlass.stores.postgres.writes import batch
+from windlass.stores.sqlite.writes.permits import PermitWriter
 
 LIMITS = "tests/stores/test_sqlite.py::TestConcurrency::"
 RATES = "tests/stores/test_sqlite.py::TestRates::"
@@ -31,7 +32,9 @@ def a_canceled_queued_job_keeps_its_permit() -> None:
 @caught_by(RATES + "test_a_start_counts_after_its_job_ends_or_starts_again")
 def a_rate_forgets_ended_jobs() -> None:
     """A rate counts only running jobs: short jobs may start without a limit."""
-    replace_sql("delete_permits", "started_at IS NULL OR", "started_at IS NULL OR held = 0 OR")
+    end, release = PermitWriter.end, PermitWriter.release
+    swap(PermitWriter, "end", lambda writer, jobs, slots, rated: end(writer, jobs, slots, set()))
+    swap(PermitWriter, "release", lambda writer, jobs, rated: release(writer, jobs, set()))
 
 
 @caught_by(LIMITS + "test_settles_in_one_call_admit_as_many_jobs")
