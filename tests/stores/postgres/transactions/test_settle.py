@@ -179,7 +179,7 @@ async def test_a_task_that_continues_after_its_commit_is_not_rescued(
         await connection.close()
 
         async def lease_dropped() -> bool:
-            return not worker._keeper._held
+            return not worker._attempts.keeper._held
 
         await eventually(lease_dropped)  # the store reported the lost lease
         await asyncio.sleep(0.1)  # a lost lease would cancel the task here
