@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, TypeVar
 from uuid import UUID
 
-from windlass.client import Client, EnqueueOptions, check_accepted
+from windlass.client import Client, check_accepted
 from windlass.core.admission.limit import Limit
 from windlass.core.clock import Clock
 from windlass.core.codec import Codec, JsonCodec
@@ -33,7 +33,7 @@ from windlass.flow import Flow, FlowRun
 from windlass.job import Job
 from windlass.limits import DeclaredLimits, Limits
 from windlass.loop_thread import LoopThread
-from windlass.option_parsers import Stages, stage_map
+from windlass.options import EnqueueOptions, Stages, new_job, stage_map
 from windlass.schedules import Schedules
 from windlass.server import HttpApi
 from windlass.settings import data_directory, store_url
@@ -74,7 +74,7 @@ class Windlass(TaskContainer, HttpApi):
         stages: Stages = DEFAULT_STAGES,
         limits: Mapping[str, Limit] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(self)
         self._declared_limits = DeclaredLimits(limits or {})
         self.url = store_url(url)
         self.key = key
@@ -91,16 +91,13 @@ class Windlass(TaskContainer, HttpApi):
         self._closed = False
         self._workers = 0
         self._handles: dict[asyncio.AbstractEventLoop, Store] = {}
-        self._enqueuer: ContextVar[TransactionEnqueuer | None] = ContextVar(
-            "enqueuer", default=None
+        self._transaction: ContextVar[TransactionEnqueuer | None] = ContextVar(
+            "transaction", default=None
         )
         self.schedules = Schedules(self)
         self.limits = Limits(self)
 
     # -- tasks and hooks
-
-    def app_of(self, spec: TaskSpec) -> Windlass:  # noqa: ARG002 - all its tasks belong to it
-        return self
 
     def add(self, specs: Iterable[TaskSpec]) -> None:
         specs = list(specs)
@@ -146,8 +143,7 @@ class Windlass(TaskContainer, HttpApi):
         )
 
     def _declared_schedules(self) -> list[Schedule]:
-        client = Client(self._root, self.codec)
-        return [declaration.schedule(client) for declaration in self.declared]
+        return [declaration.schedule(self.codec) for declaration in self.declared]
 
     @contextlib.contextmanager
     def _worker_context(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
@@ -165,6 +161,10 @@ class Windlass(TaskContainer, HttpApi):
 
     def client(self) -> Client:
         """Return a client for the running event loop; each loop has its own store handle."""
+        return Client(self._store(), self.codec)
+
+    def _store(self) -> Store:
+        """Return the store handle of the running event loop."""
         loop = asyncio.get_running_loop()
         self._process_handles()
         with self._lock:
@@ -175,7 +175,7 @@ class Windlass(TaskContainer, HttpApi):
                 for ended in [other for other in handles if other.is_closed()]:
                     self.sync.submit(handles.pop(ended).close())  # repeated asyncio.run calls
                 handle = handles[loop] = self._root.twin()
-        return Client(handle, self.codec)
+        return handle
 
     def _check_open(self) -> None:
         if self._closed:
@@ -187,7 +187,7 @@ class Windlass(TaskContainer, HttpApi):
         return self._handles
 
     def prepare(self, spec: TaskSpec, args: Any, kwargs: Any, options: EnqueueOptions) -> NewJob:
-        return Client(self._root, self.codec).prepare(spec, args, kwargs, options)
+        return new_job(spec, args, kwargs, options, self.codec)
 
     async def aenqueue_many(self, jobs: list[NewJob], *, atomic: bool = False) -> list[Job[Any]]:
         """Enqueue jobs in one write. Raises the first refusal; the other jobs are stored.
@@ -200,18 +200,19 @@ class Windlass(TaskContainer, HttpApi):
         self, jobs: list[NewJob], *, atomic: bool = False
     ) -> list[EnqueueResult]:
         """Like `aenqueue_many`, but return a result for each job, in order."""
-        jobs = self._middleware.enqueue_all(jobs)
-        enqueuer = self._enqueuer.get()
+        if self._middleware.has_enqueue_hooks:
+            jobs = [self._middleware.enqueue(job) for job in jobs]
+        enqueuer = self._transaction.get()
         if enqueuer is not None:  # another connection might wait for the end of the transaction
             return await enqueuer.aenqueue(jobs, atomic=atomic)
         if self._declared_limits.pending:
-            await self._declared_limits.store(self.client().store)
-        return await self.client().enqueue(jobs, atomic=atomic)
+            await self._declared_limits.store(self._store())
+        return await self._store().enqueue(jobs, atomic=atomic)
 
     def enqueue_many(self, jobs: list[NewJob], *, atomic: bool = False) -> list[Job[Any]]:
-        enqueuer = self._enqueuer.get()
+        enqueuer = self._transaction.get()
         if enqueuer is not None:
-            jobs = self._middleware.enqueue_all(jobs)
+            jobs = [self._middleware.enqueue(job) for job in jobs]
             return self._jobs(enqueuer.enqueue(jobs, atomic=atomic))
         return self.sync.call(self.aenqueue_many(jobs, atomic=atomic))
 
@@ -260,7 +261,7 @@ class Windlass(TaskContainer, HttpApi):
                 "for PostgreSQL, write `with app.within(connection):`"
             )
         self._check_open()
-        if self._enqueuer.get() is not None:
+        if self._transaction.get() is not None:
             raise ConflictError("a transaction is already open in this context; use that one")
         self._store_limits()
         transaction = self._root.transaction(to_seconds(timeout, "timeout"))
@@ -311,11 +312,11 @@ class Windlass(TaskContainer, HttpApi):
 
     @contextlib.contextmanager
     def _enqueue_by(self, enqueuer: TransactionEnqueuer) -> Iterator[None]:
-        token = self._enqueuer.set(enqueuer)
+        token = self._transaction.set(enqueuer)
         try:
             yield
         finally:
-            self._enqueuer.reset(token)
+            self._transaction.reset(token)
 
     # -- running
 
@@ -366,7 +367,7 @@ class Windlass(TaskContainer, HttpApi):
             raise ConflictError(
                 f"a worker of this app is running: stop it and await its end {when}"
             )
-        if self._enqueuer.get() is not None:
+        if self._transaction.get() is not None:
             raise ConflictError(f"a transaction is open: end it {when}")
 
     async def aclose(self) -> None:
