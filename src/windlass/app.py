@@ -166,16 +166,16 @@ class Windlass(TaskContainer, HttpApi):
     def _store(self) -> Store:
         """Return the store handle of the running event loop."""
         loop = asyncio.get_running_loop()
-        self._process_handles()
+        if self._pid == os.getpid() and not self._closed and (handle := self._handles.get(loop)):
+            return handle
+        handles = self._process_handles()
         with self._lock:
             self._check_open()
-            handles = self._handles
-            handle = handles.get(loop)
-            if handle is None:
+            if loop not in handles:
                 for ended in [other for other in handles if other.is_closed()]:
                     self.sync.submit(handles.pop(ended).close())  # repeated asyncio.run calls
-                handle = handles[loop] = self._root.twin()
-        return handle
+                handles[loop] = self._root.twin()
+            return handles[loop]
 
     def _check_open(self) -> None:
         if self._closed:
@@ -205,7 +205,7 @@ class Windlass(TaskContainer, HttpApi):
         enqueuer = self._transaction.get()
         if enqueuer is not None:  # another connection might wait for the end of the transaction
             return await enqueuer.aenqueue(jobs, atomic=atomic)
-        if self._declared_limits.pending:
+        if self._declared_limits.unstored:
             await self._declared_limits.store(self._store())
         return await self._store().enqueue(jobs, atomic=atomic)
 
@@ -239,7 +239,8 @@ class Windlass(TaskContainer, HttpApi):
 
     def _jobs(self, results: list[EnqueueResult]) -> list[Job[Any]]:
         for result in results:
-            check_accepted(result)
+            if result.error is not None:
+                check_accepted(result)
         return [Job(self, result) for result in results]
 
     async def ajob(self, job_id: UUID | str) -> Job[Any]:
@@ -300,7 +301,7 @@ class Windlass(TaskContainer, HttpApi):
 
         Runs on its own thread and event loop, because the caller may run on one.
         """
-        if not self._declared_limits.pending:
+        if not self._declared_limits.unstored:
             return
 
         async def store_limits() -> None:
@@ -344,19 +345,18 @@ class Windlass(TaskContainer, HttpApi):
         self._check_open()
         self._check_idle("before the store is replaced")
         kept = self.url, self._root, self._handles, self._workspaces, self._lifespan
-        stored, self._declared_limits.stored = self._declared_limits.stored, set()
         groups = list(self._groups)
         with self._lock:
             self.url, self._root, self._handles = "memory:", store, {}
             self._workspaces = Workspaces(data)
             self._lifespan = lifespan or self._lifespan
         try:
-            yield
-            self._check_idle("before the block ends")
+            with self._declared_limits.for_another_store():
+                yield
+                self._check_idle("before the block ends")
         finally:
             with self._lock:
                 self.url, self._root, self._handles, self._workspaces, self._lifespan = kept
-            self._declared_limits.stored = stored
             if self._closed:
                 self._closed = False
                 for group in groups:

@@ -91,8 +91,9 @@ class Settler:
         if attempt.stop_reason is StopReason.LOST:
             self._drop_lost([attempt])
             return
+        context = attempt.context
         aborted = isinstance(outcome, Aborted) and _may_have_workspace(attempt)
-        if aborted or (attempt.context is not None and attempt.context.flushing):
+        if aborted or (context is not None and context.flushing):
             self._run_in_background(self._enqueue_later(attempt, outcome, clean=aborted))
         else:
             self._enqueue(attempt, outcome)
@@ -112,7 +113,7 @@ class Settler:
     def _enqueue(self, attempt: RunningAttempt, outcome: Outcome) -> None:
         context = attempt.context
         records = context.take() if context is not None else ()
-        children = context.children if context is not None else ()
+        children: Sequence[NewJob] = context.children if context is not None else ()
         if type(outcome) is Succeeded:  # the common case, on a fast path
             attempt.transition = succeed(attempt.job, outcome, records, children)
         else:
