@@ -14,7 +14,7 @@ import code_reader
 import reference_pages
 import windlass
 from windlass import Context, testing
-from windlass.client import Client, EnqueueOptions
+from windlass.client import Client
 from windlass.core.diagnosis import Diagnosis, Reason, ReasonCode
 from windlass.core.event import Event
 from windlass.core.job.row import JobRow
@@ -22,7 +22,7 @@ from windlass.core.query.drain_progress import DrainProgress
 from windlass.core.query.queue_rates import Rates
 from windlass.core.worker_presence import LiveWorker, Readiness
 from windlass.insights.queue_overview import Queue
-from windlass.option_parsers import task_options
+from windlass.options import EnqueueOptions, task_options
 from windlass.store import Retention, Store
 
 OUTPUT = Path(__file__).parent / "reference"
@@ -79,10 +79,10 @@ NOT_CONSTRUCTED = {
 # Used by other modules of Windlass only: listed by name, without a description.
 INTERNAL = {
     "Windlass": {
-        "app_of", "add", "prepare", "replace_store", "hooks", "client", "sync", "declare",
+        "enqueuer", "add", "prepare", "replace_store", "hooks", "client", "sync", "declare",
         "declared", "running_workers", "key",
     },
-    "Tasks": {"app_of", "add", "join", "leave", "declare", "declared"},
+    "Tasks": {"enqueuer", "add", "join", "leave", "declare", "declared"},
     "Task": {"spec", "enqueue_options"},
     "Context": {
         "request_stop", "take", "put_back", "flush", "wait_flushed", "has_pending", "flushing",

@@ -32,11 +32,11 @@ from windlass import (
     Windlass,
     fixed,
 )
-from windlass.client import EnqueueOptions
 from windlass.core.codec import EncryptingCodec
 from windlass.core.errors import ConfigurationError
 from windlass.core.event import EventType
 from windlass.core.ids import uuid7
+from windlass.options import EnqueueOptions
 
 _NO_OPTIONS = EnqueueOptions()
 

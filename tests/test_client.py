@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from windlass.client import Client, EnqueueOptions, accepted_row
+from windlass.client import Client, accepted_row
 from windlass.core.clock import from_datetime
 from windlass.core.decisions.enqueue import EnqueueStatus
 from windlass.core.decisions.outcome import Failed, Succeeded
@@ -21,6 +21,7 @@ from windlass.core.job.new_job import CORRELATION_ID, NewJob
 from windlass.core.job.retry_policy import Policy, fixed
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
+from windlass.options import EnqueueOptions, new_job
 from windlass.store import AttemptRecords
 from windlass.stores.memory import MemoryStore
 from windlass.task_spec import TaskOptions, TaskSpec
@@ -45,7 +46,7 @@ async def client() -> AsyncIterator[Client]:
 
 
 def prepare(client: Client, *args: Any, **options: Any) -> NewJob:
-    return client.prepare(ADD, args, {}, EnqueueOptions(**options))
+    return new_job(ADD, args, {}, EnqueueOptions(**options), client.codec)
 
 
 async def enqueue(client: Client, *args: Any, **options: Any) -> JobRow:

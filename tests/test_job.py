@@ -27,7 +27,7 @@ from windlass import (
 )
 from windlass.core.codec import JsonCodec
 from windlass.core.event import Event, EventType
-from windlass.job import EventDecoder
+from windlass.stores.event_decoder import EventDecoder
 
 
 @pytest.fixture

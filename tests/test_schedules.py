@@ -25,9 +25,9 @@ from windlass import (
     Tasks,
     Windlass,
 )
-from windlass.client import EnqueueOptions
 from windlass.core.query.job_query import JobQuery
 from windlass.core.schedule import SCHEDULE, MissedPolicy, Schedule
+from windlass.options import EnqueueOptions
 from windlass.records.schedule_records import ScheduleRecords
 from windlass.testing import VirtualClock
 from windlass.worker.loops.ticker import Ticker

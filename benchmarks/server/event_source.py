@@ -18,12 +18,12 @@ from typing import Any
 
 from benchmarks.server.measured_server import application
 from benchmarks.store_postgres import loop_factory
-from windlass.client import EnqueueOptions
 from windlass.core.decisions import outcome
 from windlass.core.event import EventType, Record
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
 from windlass.core.job.row import JobRow
+from windlass.options import EnqueueOptions
 from windlass.store import AttemptRecords, Store
 
 LEASE = 3600.0

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, TypeVar
 from uuid import UUID
 
-from windlass.client import Client, EnqueueOptions, check_accepted
+from windlass.client import Client, check_accepted
 from windlass.core.admission.limit import Limit
 from windlass.core.clock import Clock
 from windlass.core.codec import Codec, JsonCodec
@@ -33,7 +33,7 @@ from windlass.flow import Flow, FlowRun
 from windlass.job import Job
 from windlass.limits import DeclaredLimits, Limits
 from windlass.loop_thread import LoopThread
-from windlass.option_parsers import Stages, stage_map
+from windlass.options import EnqueueOptions, Stages, new_job, stage_map
 from windlass.schedules import Schedules
 from windlass.server import HttpApi
 from windlass.settings import data_directory, store_url
@@ -74,7 +74,7 @@ class Windlass(TaskContainer, HttpApi):
         stages: Stages = DEFAULT_STAGES,
         limits: Mapping[str, Limit] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(self)
         self._declared_limits = DeclaredLimits(limits or {})
         self.url = store_url(url)
         self.key = key
@@ -91,16 +91,13 @@ class Windlass(TaskContainer, HttpApi):
         self._closed = False
         self._workers = 0
         self._handles: dict[asyncio.AbstractEventLoop, Store] = {}
-        self._enqueuer: ContextVar[TransactionEnqueuer | None] = ContextVar(
-            "enqueuer", default=None
+        self._transaction: ContextVar[TransactionEnqueuer | None] = ContextVar(
+            "transaction", default=None
         )
         self.schedules = Schedules(self)
         self.limits = Limits(self)
 
     # -- tasks and hooks
-
-    def app_of(self, spec: TaskSpec) -> Windlass:  # noqa: ARG002 - all its tasks belong to it
-        return self
 
     def add(self, specs: Iterable[TaskSpec]) -> None:
         specs = list(specs)
@@ -146,8 +143,7 @@ class Windlass(TaskContainer, HttpApi):
         )
 
     def _declared_schedules(self) -> list[Schedule]:
-        client = Client(self._root, self.codec)
-        return [declaration.schedule(client) for declaration in self.declared]
+        return [declaration.schedule(self.codec) for declaration in self.declared]
 
     @contextlib.contextmanager
     def _worker_context(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
@@ -165,17 +161,21 @@ class Windlass(TaskContainer, HttpApi):
 
     def client(self) -> Client:
         """Return a client for the running event loop; each loop has its own store handle."""
+        return Client(self._store(), self.codec)
+
+    def _store(self) -> Store:
+        """Return the store handle of the running event loop."""
         loop = asyncio.get_running_loop()
-        self._process_handles()
+        if self._pid == os.getpid() and not self._closed and (handle := self._handles.get(loop)):
+            return handle
+        handles = self._process_handles()
         with self._lock:
             self._check_open()
-            handles = self._handles
-            handle = handles.get(loop)
-            if handle is None:
+            if loop not in handles:
                 for ended in [other for other in handles if other.is_closed()]:
                     self.sync.submit(handles.pop(ended).close())  # repeated asyncio.run calls
-                handle = handles[loop] = self._root.twin()
-        return Client(handle, self.codec)
+                handles[loop] = self._root.twin()
+            return handles[loop]
 
     def _check_open(self) -> None:
         if self._closed:
@@ -187,7 +187,7 @@ class Windlass(TaskContainer, HttpApi):
         return self._handles
 
     def prepare(self, spec: TaskSpec, args: Any, kwargs: Any, options: EnqueueOptions) -> NewJob:
-        return Client(self._root, self.codec).prepare(spec, args, kwargs, options)
+        return new_job(spec, args, kwargs, options, self.codec)
 
     async def aenqueue_many(self, jobs: list[NewJob], *, atomic: bool = False) -> list[Job[Any]]:
         """Enqueue jobs in one write. Raises the first refusal; the other jobs are stored.
@@ -200,18 +200,19 @@ class Windlass(TaskContainer, HttpApi):
         self, jobs: list[NewJob], *, atomic: bool = False
     ) -> list[EnqueueResult]:
         """Like `aenqueue_many`, but return a result for each job, in order."""
-        jobs = self._middleware.enqueue_all(jobs)
-        enqueuer = self._enqueuer.get()
+        if self._middleware.has_enqueue_hooks:
+            jobs = [self._middleware.enqueue(job) for job in jobs]
+        enqueuer = self._transaction.get()
         if enqueuer is not None:  # another connection might wait for the end of the transaction
             return await enqueuer.aenqueue(jobs, atomic=atomic)
-        if self._declared_limits.pending:
-            await self._declared_limits.store(self.client().store)
-        return await self.client().enqueue(jobs, atomic=atomic)
+        if self._declared_limits.unstored:
+            await self._declared_limits.store(self._store())
+        return await self._store().enqueue(jobs, atomic=atomic)
 
     def enqueue_many(self, jobs: list[NewJob], *, atomic: bool = False) -> list[Job[Any]]:
-        enqueuer = self._enqueuer.get()
+        enqueuer = self._transaction.get()
         if enqueuer is not None:
-            jobs = self._middleware.enqueue_all(jobs)
+            jobs = [self._middleware.enqueue(job) for job in jobs]
             return self._jobs(enqueuer.enqueue(jobs, atomic=atomic))
         return self.sync.call(self.aenqueue_many(jobs, atomic=atomic))
 
@@ -238,7 +239,8 @@ class Windlass(TaskContainer, HttpApi):
 
     def _jobs(self, results: list[EnqueueResult]) -> list[Job[Any]]:
         for result in results:
-            check_accepted(result)
+            if result.error is not None:
+                check_accepted(result)
         return [Job(self, result) for result in results]
 
     async def ajob(self, job_id: UUID | str) -> Job[Any]:
@@ -260,7 +262,7 @@ class Windlass(TaskContainer, HttpApi):
                 "for PostgreSQL, write `with app.within(connection):`"
             )
         self._check_open()
-        if self._enqueuer.get() is not None:
+        if self._transaction.get() is not None:
             raise ConflictError("a transaction is already open in this context; use that one")
         self._store_limits()
         transaction = self._root.transaction(to_seconds(timeout, "timeout"))
@@ -299,7 +301,7 @@ class Windlass(TaskContainer, HttpApi):
 
         Runs on its own thread and event loop, because the caller may run on one.
         """
-        if not self._declared_limits.pending:
+        if not self._declared_limits.unstored:
             return
 
         async def store_limits() -> None:
@@ -311,11 +313,11 @@ class Windlass(TaskContainer, HttpApi):
 
     @contextlib.contextmanager
     def _enqueue_by(self, enqueuer: TransactionEnqueuer) -> Iterator[None]:
-        token = self._enqueuer.set(enqueuer)
+        token = self._transaction.set(enqueuer)
         try:
             yield
         finally:
-            self._enqueuer.reset(token)
+            self._transaction.reset(token)
 
     # -- running
 
@@ -343,19 +345,18 @@ class Windlass(TaskContainer, HttpApi):
         self._check_open()
         self._check_idle("before the store is replaced")
         kept = self.url, self._root, self._handles, self._workspaces, self._lifespan
-        stored, self._declared_limits.stored = self._declared_limits.stored, set()
         groups = list(self._groups)
         with self._lock:
             self.url, self._root, self._handles = "memory:", store, {}
             self._workspaces = Workspaces(data)
             self._lifespan = lifespan or self._lifespan
         try:
-            yield
-            self._check_idle("before the block ends")
+            with self._declared_limits.for_another_store():
+                yield
+                self._check_idle("before the block ends")
         finally:
             with self._lock:
                 self.url, self._root, self._handles, self._workspaces, self._lifespan = kept
-            self._declared_limits.stored = stored
             if self._closed:
                 self._closed = False
                 for group in groups:
@@ -366,7 +367,7 @@ class Windlass(TaskContainer, HttpApi):
             raise ConflictError(
                 f"a worker of this app is running: stop it and await its end {when}"
             )
-        if self._enqueuer.get() is not None:
+        if self._transaction.get() is not None:
             raise ConflictError(f"a transaction is open: end it {when}")
 
     async def aclose(self) -> None:

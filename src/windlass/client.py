@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from typing import Any
 from uuid import UUID
 
-from windlass.core.clock import Instant, from_datetime
+from windlass.core.clock import Instant
 from windlass.core.codec import Codec, JsonCodec, Purpose
 from windlass.core.decisions.enqueue import EnqueueResult, EnqueueStatus
 from windlass.core.decisions.transition import (
@@ -24,7 +23,6 @@ from windlass.core.diagnosis import Diagnosis, diagnose
 from windlass.core.errors import ConflictError, NotFoundError, RequestError, StoreError
 from windlass.core.event import Event
 from windlass.core.ids import uuid7
-from windlass.core.job.dependency import OnParent
 from windlass.core.job.flow_stats import FlowStats
 from windlass.core.job.new_job import CORRELATION_ID, NewJob
 from windlass.core.job.row import JobRow
@@ -44,71 +42,8 @@ from windlass.insights.queue_drain import watch_drain
 from windlass.insights.queue_overview import Queue, queue_overview
 from windlass.insights.retry_parents import current_parents
 from windlass.store import ServerStore, Store
-from windlass.task_spec import TaskSpec
 
 BATCH = 1000  # jobs in one call
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnqueueOptions:
-    """Options of one job. Durations are in seconds.
-
-    id: id of the job, a UUID; repeating an enqueue with the same id is harmless
-    queue: overrides the queue of the task
-    priority: overrides the priority of the task; higher first
-    delay: minimum time before the job runs
-    run_at: earliest time at which the job runs; must have a time zone
-    hold: store the job without queueing it, until `job.submit()`
-    expires_in: fail the job with the code `expired` if it has not started after this time
-    request_id: idempotency key: a repeat returns the same job; other arguments are a conflict
-    unique_key: at most one active job of the task has this key; a second enqueue returns it
-    debounce: with a unique key: replace a waiting job by the new one
-    owner: owner of the job; request ids and unique keys are scoped by owner
-    team: team of the job
-    tags: tags for filtering
-    headers: metadata such as trace context; child jobs inherit `correlation-id`
-    depends_on: jobs, or their ids, that must succeed before this one runs
-    on_parent: what happens if one of them did not succeed: `cancel`, `fail` or `run`
-    flow_id: flow that the job belongs to; set by `app.flow()`
-    limit_key: overrides the limit key of the task, used by limits per key and fairness
-    """
-
-    id: UUID | None = None
-    queue: str | None = None
-    priority: int | None = None
-    delay: float = 0.0
-    run_at: datetime | None = None
-    hold: bool = False
-    expires_in: float | None = None
-    request_id: str | None = None
-    unique_key: str | None = None
-    debounce: bool = False
-    owner: str = ""
-    team: str | None = None
-    tags: tuple[str, ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
-    depends_on: tuple[UUID, ...] = ()
-    on_parent: OnParent = OnParent.CANCEL
-    flow_id: UUID | None = None
-    limit_key: str | None = None
-
-
-NO_OPTIONS = EnqueueOptions()
-
-
-def _simple_job(task: TaskSpec, payload: bytes, limit_key: str | None) -> NewJob:
-    """Build a job without options of its own: a fast path for bulk enqueues."""
-    settings = task.options
-    return NewJob(
-        id=uuid7(),
-        task=task.name,
-        queue=settings.queue,
-        payload=payload,
-        priority=settings.priority,
-        policy=settings.policy,
-        lease=settings.lease,
-        limit_key=limit_key,
-    )
 
 
 class Client:
@@ -117,50 +52,6 @@ class Client:
     def __init__(self, store: Store, codec: Codec | None = None) -> None:
         self.store = store
         self.codec: Codec = codec or JsonCodec()
-
-    def prepare(
-        self,
-        task: TaskSpec,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        options: EnqueueOptions,
-    ) -> NewJob:
-        """Return the job of a call of the task; validates the arguments."""
-        stored = task.signature.store(args, kwargs, options.depends_on)
-        payload = self.codec.encode(stored, Purpose.PAYLOAD)
-        limit_key = options.limit_key
-        if limit_key is None and task.key is not None:
-            limit_key = task.limit_key_of(args, kwargs)
-        if options is NO_OPTIONS:
-            return _simple_job(task, payload, limit_key)
-        job_id = options.id or uuid7()
-        settings = task.options
-        keyed = options.request_id is not None or options.id is not None
-        return NewJob(
-            id=job_id,
-            task=task.name,
-            queue=options.queue or settings.queue,
-            payload=payload,
-            priority=settings.priority if options.priority is None else options.priority,
-            delay=options.delay,
-            run_at=from_datetime(options.run_at) if options.run_at else None,
-            hold=options.hold,
-            expires_in=options.expires_in,
-            policy=settings.policy,
-            lease=settings.lease,
-            owner=options.owner,
-            team=options.team,
-            tags=options.tags,
-            headers=options.headers,
-            request_id=options.request_id,
-            digest=self.codec.digest([task.name, stored]) if keyed else None,
-            unique_key=options.unique_key,
-            debounce=options.debounce,
-            depends_on=options.depends_on,
-            on_parent=options.on_parent,
-            flow_id=options.flow_id,
-            limit_key=limit_key,
-        )
 
     async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
         return await self.store.enqueue(jobs, atomic=atomic)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 from uuid import UUID
 
-from windlass.client import Client, EnqueueOptions
+from windlass.client import Client
 from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import ConflictError, InvalidArgumentError
 from windlass.core.ids import uuid7
@@ -27,6 +27,7 @@ from windlass.core.job.new_job import NewJob
 from windlass.core.job.result_reference import ResultReference, referenced_jobs
 from windlass.core.job.state import State
 from windlass.job import Job, JobApp
+from windlass.options import EnqueueOptions
 from windlass.task import Call, Task
 from windlass.task_spec import TaskSpec
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from windlass.client import Client
@@ -19,12 +19,11 @@ T = TypeVar("T")
 class DeclaredLimits:
     """The limits declared in the code of an app. Each is stored once, before its first job.
 
-    `stored` are the names of those that the current store has.
+    `unstored` are those that the current store does not have yet.
     """
 
     def __init__(self, limits: Mapping[str, Limit]) -> None:
         self._all: dict[str, Limit] = {}
-        self.stored: set[str] = set()
         for name, limit in limits.items():
             check_name(name)
             if not isinstance(limit, Limit):
@@ -32,6 +31,7 @@ class DeclaredLimits:
                     f"limits has {limit!r:.80} for {name}; write Limit(concurrency=5)"
                 )
         self._all |= limits
+        self.unstored = dict(limits)
 
     def check(self, new: Iterable[tuple[str, Limit]]) -> None:
         for name, limit in new:
@@ -42,22 +42,29 @@ class DeclaredLimits:
                 )
 
     def add(self, new: Iterable[tuple[str, Limit]]) -> None:
-        self._all |= dict(new)
+        added = {name: limit for name, limit in new if name not in self._all}
+        self._all |= added
+        self.unstored |= added
 
-    @property
-    def pending(self) -> bool:
-        """Whether some limits are not stored yet."""
-        return len(self.stored) < len(self._all)
+    @contextlib.contextmanager
+    def for_another_store(self) -> Iterator[None]:
+        """For the block: another store, which has none of the limits."""
+        stored = self._all.keys() - self.unstored.keys()
+        self.unstored = dict(self._all)
+        try:
+            yield
+        finally:
+            self.unstored = {name: self._all[name] for name in self._all if name not in stored}
 
     async def store(self, store: Store) -> None:
         """Store the limits that are not stored yet."""
-        stored = self.stored  # `replace_store` may replace the attribute meanwhile
-        new = {name: limit for name, limit in list(self._all.items()) if name not in stored}
-        if new:
+        unstored = self.unstored  # `replace_store` may replace the attribute meanwhile
+        if new := dict(unstored):
             # An API key without this permission leaves it to the workers, which do the same.
             with contextlib.suppress(StoreDeniedError):
                 await LimitRecords(store).declare(new)
-            stored.update(new)
+            for name in new:
+                unstored.pop(name, None)
 
 
 class LimitsApp(Protocol):

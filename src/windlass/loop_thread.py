@@ -62,33 +62,32 @@ class LoopThread:
     def call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Run a coroutine on the loop thread, and wait for it."""
         try:
-            self._check_here()
-        except BaseException:
-            work.close()
-            raise
-        future = self.submit(work)
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            pass  # no loop runs on this thread, the usual case
+        else:
+            self._check_loop(here, work)
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result(timeout)
         except BaseException:
             future.cancel()
             raise
 
-    def _check_here(self) -> None:
-        try:
-            here = asyncio.get_running_loop()
-        except RuntimeError:
-            return
+    def _check_loop(self, here: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+        """Refuse a call that would block the loop that has to run it; warn on other loops."""
+        instead = "await the async method instead (aenqueue, aresult, arefresh, acancel, …)"
         if here in self._refused or here is self._loop:
+            work.close()
             raise ConfigurationError(
-                "this call would block the event loop that has to run it; "
-                "await the async method instead (aenqueue, aresult, arefresh, acancel, …)"
+                f"this call would block the event loop that has to run it; {instead}"
             )
-        warnings.warn(
-            "this call blocks the running event loop; "
-            "await the async method instead (aenqueue, aresult, arefresh, acancel, …)",
-            RuntimeWarning,
-            stacklevel=_depth_of_caller(),
-        )
+        message = f"this call blocks the running event loop; {instead}"
+        try:
+            warnings.warn(message, RuntimeWarning, stacklevel=_depth_of_caller())
+        except RuntimeWarning:  # a filter turned it into an error
+            work.close()
+            raise
 
     def close(self) -> None:
         """Stop the loop and cancel its tasks. The next call starts another one."""

@@ -6,18 +6,19 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeVar
 
-from windlass.client import Client, EnqueueOptions
+from windlass.client import Client
+from windlass.core.codec import Codec, JsonCodec
 from windlass.core.duration import Duration
 from windlass.core.errors import ConfigurationError, NotFoundError
 from windlass.core.job.new_job import NewJob
 from windlass.core.schedule import MissedPolicy, Schedule, fingerprint_data
 from windlass.job import Job
 from windlass.loop_thread import LoopThread
+from windlass.options import EnqueueOptions, new_job
 from windlass.records.schedule_records import ScheduleInfo, ScheduleRecords, make_schedule
 from windlass.task_spec import TaskSpec, source_location
 
 T = TypeVar("T")
-_NO_STORE: Any = None  # preparing a job does not use the store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,19 +44,19 @@ class Declaration:
         declaration = Declaration(
             name=name or spec.name, spec=spec, options=options, arguments=arguments, timing=timing
         )
-        declaration.schedule(Client(_NO_STORE))
+        declaration.schedule(JsonCodec())
         return declaration
 
-    def schedule(self, client: Client) -> Schedule:
+    def schedule(self, codec: Codec) -> Schedule:
         """Return the schedule to store, with a fingerprint of the declaration."""
-        job = client.prepare(self.spec, (), self.arguments, self.options)
+        job = new_job(self.spec, (), self.arguments, self.options, codec)
         schedule = make_schedule(self.name, job, **self.timing)
         data = {
             **fingerprint_data(job, self.arguments),
             "timing": schedule.timing,
             "missed": schedule.missed,
         }
-        return replace(schedule, declared=client.codec.digest(data).hex())
+        return replace(schedule, declared=codec.digest(data).hex())
 
 
 class Declarations:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import (
@@ -18,17 +17,20 @@ from typing import (
     overload,
 )
 
-from windlass.client import NO_OPTIONS, EnqueueOptions
 from windlass.core.admission.limit_key import key_text
+from windlass.core.codec import Codec
 from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import ConfigurationError
 from windlass.core.job.new_job import NewJob, parse_tags
 from windlass.core.schedule import MissedPolicy
 from windlass.job import Job
-from windlass.option_parsers import (
+from windlass.options import (
+    NO_OPTIONS,
+    EnqueueOptions,
     batch_options,
     check_known_options,
     job_ids,
+    new_job,
     parse_names,
     parse_on_parent,
     task_options,
@@ -47,9 +49,8 @@ R = TypeVar("R")
 class Enqueuer(Protocol):
     """The parts of an app that a task needs."""
 
-    def prepare(
-        self, spec: TaskSpec, args: Any, kwargs: Any, options: EnqueueOptions
-    ) -> NewJob: ...
+    codec: Codec
+
     async def aenqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]: ...
     def enqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]: ...
 
@@ -97,7 +98,7 @@ class Task(Generic[P, R]):
 
     def new_job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Return the job of a call without enqueueing it, for bulk enqueues."""
-        return self._app.prepare(self.spec, args, kwargs, self._options)
+        return new_job(self.spec, args, kwargs, self._options, self._app.codec)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         [job] = await self._app.aenqueue_many([self.new_job(*args, **kwargs)])
@@ -118,7 +119,13 @@ class Task(Generic[P, R]):
 
     @property
     def _app(self) -> Enqueuer:
-        return self._container.app_of(self.spec)
+        app = self._container.enqueuer
+        if app is None:
+            raise ConfigurationError(
+                f"task {self.name!r} is in a group that is not included in an app; "
+                "write `app.include(tasks)` before you enqueue it"
+            )
+        return app
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +171,13 @@ class BatchDecorator(Generic[P, A]):
         return self._make(function)
 
 
-class TaskContainer(ABC):
+class TaskContainer:
     """Base of `Windlass` and `Tasks`: creates tasks and holds them."""
 
-    def __init__(self) -> None:
+    def __init__(self, enqueuer: Enqueuer | None = None) -> None:
+        self.enqueuer = enqueuer  # the app; None for a group that is not included in one
         self.tasks = Registry()
         self.declared = Declarations()
-
-    @abstractmethod
-    def app_of(self, spec: TaskSpec) -> Enqueuer: ...
 
     @overload
     def task(self, function: Callable[Concatenate[Context, P], Awaitable[R]]) -> Task[P, R]: ...
@@ -284,10 +289,10 @@ class Tasks(TaskContainer):
         app.declared.check(self.declared)
         app.add(self.tasks)
         app.declare(self.declared)
-        self._app_container = app
+        self._app_container, self.enqueuer = app, app.enqueuer
 
     def leave(self) -> None:
-        self._app_container = None
+        self._app_container = self.enqueuer = None
 
     def add(self, specs: Iterable[TaskSpec]) -> None:
         specs = list(specs)
@@ -300,11 +305,3 @@ class Tasks(TaskContainer):
         if self._app_container is not None:
             self._app_container.declare(declared)
         super().declare(declared)
-
-    def app_of(self, spec: TaskSpec) -> Enqueuer:
-        if self._app_container is None:
-            raise ConfigurationError(
-                f"task {spec.name!r} is in a group that is not included in an app; "
-                "write `app.include(tasks)` before you enqueue it"
-            )
-        return self._app_container.app_of(spec)

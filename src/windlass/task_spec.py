@@ -104,9 +104,9 @@ class Signature:
 
         Arguments that refer to results of `parents` are validated when the job runs.
         """
-        if not parents:
-            return self._store(self._bind(args, kwargs))
         given = self._bind(args, kwargs)
+        if not parents:
+            return self._store(given)
         parent_index = {parent: number for number, parent in enumerate(parents)}.__getitem__
         later = {
             key: encode_references(value, parent_index)

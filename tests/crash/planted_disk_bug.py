@@ -19,7 +19,7 @@ def failed_commit_is_reported_as_done() -> None:
             return original(self, group)
         except StoreUnavailableError:
             return WriteTransaction(
-                self._writer(), self.clock.now, track_changes=self.job_wakeups.has_subscribers
+                self._connection or self._open_writer(), self.clock.now, track_changes=True
             )
 
     SqliteEngine._transaction = planted  # type: ignore[method-assign]

@@ -14,9 +14,8 @@ import pytest
 
 import windlass
 from windlass import Context, Windlass, WorkerConfig, testing
-from windlass.client import EnqueueOptions
 from windlass.core.event import EventType
-from windlass.option_parsers import task_options
+from windlass.options import EnqueueOptions, task_options
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = DOCS / "reference"

@@ -45,7 +45,7 @@ from windlass.testing import batch as make_batch
 from windlass.testing.factories import claim_one, no_jitter
 from windlass.worker.batch.batch_call import BatchCall
 from windlass.worker.batch.collector import BatchCollector
-from windlass.worker.running_attempt import RunningAttempt
+from windlass.worker.running_attempts import RunningAttempt
 
 LONG = 3 * WAIT_TIMEOUT
 

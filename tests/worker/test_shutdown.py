@@ -17,7 +17,8 @@ from windlass import Context, Windlass
 from windlass.core.decisions.transition import ApplyResult, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.state import State
-from windlass.worker.running_attempt import RunningAttempt, StopReason
+from windlass.worker.running_attempts import StopReason
+from windlass.worker.slots import QueueSlots
 
 T = TypeVar("T")
 
@@ -275,13 +276,14 @@ async def test_an_attempt_stopped_before_its_first_step_ends(app: Windlass) -> N
 
     job = await task.aenqueue()
     worker = make_worker(app, queues={"default": 1})
-    start = worker._start
+    fill = worker._slots._fill
 
-    def start_and_stop(attempt: RunningAttempt) -> None:
-        start(attempt)
-        worker._stop_attempt(attempt.lease, StopReason.CANCEL)  # same iteration of the event loop
+    def fill_and_stop(slots: QueueSlots) -> None:
+        fill(slots)
+        for lease in worker._attempts.leases:  # same iteration of the event loop
+            worker._attempts.stop(lease, StopReason.CANCEL)
 
-    worker._fetcher._start = start_and_stop
+    worker._slots._fill = fill_and_stop  # type: ignore[method-assign]
     await job.acancel()
     second_job = await task.aenqueue()
     running = asyncio.create_task(worker.run())

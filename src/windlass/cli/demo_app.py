@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from windlass.app import Windlass
-from windlass.client import EnqueueOptions
+from windlass.options import EnqueueOptions
 from windlass.worker import Context
 
 URL = "sqlite:///windlass-demo.db"  # separate from real jobs

@@ -11,12 +11,13 @@ from uuid import UUID
 
 from fastapi import Depends, Path, Request
 
-from windlass.client import Client, EnqueueOptions
+from windlass.client import Client
 from windlass.core.codec import Codec
 from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.errors import NotFoundError
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
+from windlass.options import EnqueueOptions
 from windlass.schedules import Schedules
 from windlass.server.auth.audit import AuditLog
 from windlass.server.auth.authenticator import Authenticator

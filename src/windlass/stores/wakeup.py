@@ -58,36 +58,32 @@ class JobWakeups:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._subscribed: dict[UUID, tuple[Wakeup, int]] = {}
-
-    @property
-    def has_subscribers(self) -> bool:
-        return bool(self._subscribed)
+        self.subscribed: dict[UUID, tuple[Wakeup, int]] = {}  # with the number of readers
 
     def notify(self, jobs: Iterable[UUID]) -> None:
         with self._lock:
-            wakeups = [self._subscribed[job][0] for job in jobs if job in self._subscribed]
+            wakeups = [self.subscribed[job][0] for job in jobs if job in self.subscribed]
         for wakeup in wakeups:
             wakeup.notify()
 
     def notify_all(self) -> None:
         """Wake all subscribers: another process wrote, and its jobs are not known here."""
         with self._lock:
-            wakeups = [wakeup for wakeup, _ in self._subscribed.values()]
+            wakeups = [wakeup for wakeup, _ in self.subscribed.values()]
         for wakeup in wakeups:
             wakeup.notify()
 
     @contextmanager
     def subscribe(self, job: UUID) -> Iterator[Wakeup]:
         with self._lock:
-            wakeup, users = self._subscribed.get(job, (Wakeup(), 0))
-            self._subscribed[job] = (wakeup, users + 1)
+            wakeup, users = self.subscribed.get(job, (Wakeup(), 0))
+            self.subscribed[job] = (wakeup, users + 1)
         try:
             yield wakeup
         finally:
             with self._lock:
-                wakeup, users = self._subscribed[job]
+                wakeup, users = self.subscribed[job]
                 if users == 1:
-                    del self._subscribed[job]
+                    del self.subscribed[job]
                 else:
-                    self._subscribed[job] = (wakeup, users - 1)
+                    self.subscribed[job] = (wakeup, users - 1)

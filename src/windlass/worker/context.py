@@ -59,7 +59,7 @@ class Context(EventBuffer):
     """One attempt, as its task sees it. Works from any thread."""
 
     __slots__ = (
-        "_cancel_event", "_checkpoints", "_children", "_hooks", "_map_counts", "_spec", "cancelled",
+        "_cancel_event", "_checkpoints", "_hooks", "_map_counts", "_spec", "cancelled", "children",
         "fan_out", "settling", "state", "used_workspace",
     )  # fmt: skip
 
@@ -80,7 +80,7 @@ class Context(EventBuffer):
         self.settling = False  # set when the task may store its success by itself
         self.state = state  # yielded by the worker's lifespan
         self._hooks = hooks or AppHooks()
-        self._children: list[NewJob] = []
+        self.children: list[NewJob] = []  # jobs to enqueue with a success
         self._map_counts: dict[str, int] = {}  # calls of `map` per task so far
         self.fan_out: tuple[NewJob, ...] = ()  # jobs to enqueue with a suspension
         self.used_workspace = False
@@ -140,7 +140,7 @@ class Context(EventBuffer):
         """Enqueue a job in the same transaction as this attempt's success."""
         child = self.prepare_child(task.new_job(*args, **kwargs))
         with self._lock:
-            self._children.append(child)
+            self.children.append(child)
         return child.id
 
     async def aenqueue(self, task: Enqueueable[P, J], *args: P.args, **kwargs: P.kwargs) -> J:
@@ -175,10 +175,6 @@ class Context(EventBuffer):
         if CORRELATION_ID in new.headers:
             return new
         return replace(new, headers={**new.headers, CORRELATION_ID: self.job.correlation_id})
-
-    @property
-    def children(self) -> tuple[NewJob, ...]:
-        return tuple(self._children) if self._children else ()
 
     # -- waiting without a slot
 

@@ -31,7 +31,7 @@ class EventBuffer:
 
     __slots__ = (
         "_codec", "_flush_lock", "_last_number", "_lock", "_loop", "_pending", "_percent", "_stage",
-        "_stages", "_started_at", "_store", "current_step", "flushed_at", "job",
+        "_stages", "_started_at", "_store", "current_step", "flushed_at", "flushing", "job",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +50,7 @@ class EventBuffer:
         self._stages = stages
         self._lock = Lock()  # a sync task records events from its own thread
         self._flush_lock: asyncio.Lock | None = None  # created by the first flush
+        self.flushing = False
         self._last_number = 0
         self._stage: str | None = None  # not restored from an earlier attempt
         self._percent = job.percent
@@ -140,10 +141,6 @@ class EventBuffer:
     def has_pending(self) -> bool:
         return bool(self._pending)
 
-    @property
-    def flushing(self) -> bool:
-        return self._flush_lock is not None and self._flush_lock.locked()
-
     async def wait_flushed(self) -> None:
         """Return when no flush is in progress."""
         if self._flush_lock is not None:
@@ -159,11 +156,14 @@ class EventBuffer:
             if not records:
                 return
             self.flushed_at = self._loop.time()
+            self.flushing = True
             try:
                 [result] = await self._store.record([AttemptRecords(self.job.lease, records)])
             except BaseException:
                 self.put_back(records)  # sent again later; the store drops duplicates
                 raise
+            finally:
+                self.flushing = False
         if result.status is Status.REFUSED and result.error is not None:
             raise result.error
         if not result.applied:

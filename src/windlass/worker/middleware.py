@@ -27,6 +27,7 @@ class Middleware:
     def __init__(self) -> None:
         self._runs: list[_Run] = []
         self.has_run_hooks = False
+        self.has_enqueue_hooks = False
         self._enqueues: list[_Enqueue] = []
 
     def add(self, middleware: Any) -> None:
@@ -51,9 +52,7 @@ class Middleware:
             self.has_run_hooks = True
         if enqueue is not None:
             self._enqueues.append(enqueue)
-
-    def enqueue_all(self, jobs: list[NewJob]) -> list[NewJob]:
-        return [self.enqueue(job) for job in jobs] if self._enqueues else jobs
+            self.has_enqueue_hooks = True
 
     def enqueue(self, new: NewJob) -> NewJob:
         for hook in self._enqueues:

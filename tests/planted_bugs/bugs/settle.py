@@ -15,7 +15,7 @@ from windlass.core.job.row import JobRow
 from windlass.worker.execution.task_executor import TaskExecutor
 from windlass.worker.loops import settler
 from windlass.worker.loops.settler import Settler
-from windlass.worker.running_attempt import RunningAttempt
+from windlass.worker.running_attempts import RunningAttempt
 
 SETTLER = "tests/worker/loops/test_settler.py::"
 
@@ -63,7 +63,7 @@ def a_failed_settle_is_not_repeated() -> None:
     async def planted(self: Settler, batch: Sequence[RunningAttempt]) -> None:
         with contextlib.suppress(Exception):
             await self._store.apply([attempt.transition for attempt in batch if attempt.transition])
-        self._on_settled(batch)
+        self._attempts.forget(batch)
 
     swap(Settler, "_write", planted)
 
@@ -76,7 +76,7 @@ def one_bad_settle_fails_its_whole_batch() -> None:
     """A batch with one invalid settle is dropped completely."""
 
     async def planted(self: Settler, batch: Sequence[RunningAttempt]) -> None:
-        self._on_settled(batch)
+        self._attempts.forget(batch)
 
     swap(Settler, "_write_one_by_one", planted)
 

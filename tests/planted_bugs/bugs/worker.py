@@ -17,12 +17,13 @@ from windlass.core.job.row import JobRow
 from windlass.store import Store
 from windlass.testing.wrapped_store import WrappedStore
 from windlass.worker.execution.attempt_failure import failure_from_error
+from windlass.worker.execution.attempt_runner import AttemptRunner
 from windlass.worker.loops import fetcher, sweeper
-from windlass.worker.loops.fetcher import Fetcher
 from windlass.worker.loops.keeper import Join, Keeper
 from windlass.worker.loops.settler import Settler
 from windlass.worker.loops.sweeper import Sweeper
-from windlass.worker.running_attempt import RunningAttempt, StopReason
+from windlass.worker.running_attempts import RunningAttempt, StopReason
+from windlass.worker.slots import WorkerSlots
 from windlass.worker.worker import Worker
 
 T = TypeVar("T")
@@ -116,7 +117,13 @@ def a_stale_worker_settles_with_the_current_lease() -> None:
         await write(self, batch)
 
     swap(Settler, "_write", planted)
-    swap(RunningAttempt, "lost", property(lambda _: False))
+    settle = Settler.settle
+
+    def settle_lost(self: Settler, attempt: RunningAttempt, outcome_: Outcome) -> None:
+        attempt.stop_reason = None
+        settle(self, attempt, outcome_)
+
+    swap(Settler, "settle", settle_lost)
     swap(Settler, "_drop_lost", lambda _, batch: batch)
 
 
@@ -132,7 +139,7 @@ def a_lost_claim_is_repeated_with_a_new_token() -> None:
 @caught_by(FETCHER + "test_a_stop_releases_claimed_jobs_that_never_started")
 def a_stop_keeps_prefetched_jobs() -> None:
     """Prefetched jobs of a stopping worker are left to their leases."""
-    swap(Worker, "_release_unstarted", lambda self, attempt: self._forget([attempt]))
+    swap(AttemptRunner, "release", lambda self, attempt: self._settler._attempts.forget([attempt]))
 
 
 @caught_by(
@@ -140,15 +147,14 @@ def a_stop_keeps_prefetched_jobs() -> None:
 )
 def suspects_are_prefetched_together() -> None:
     """Jobs of a dead worker are prefetched together: another crash counts for all of them."""
-    accept = Fetcher._accept
+    add = WorkerSlots._add
 
-    def planted(self: Fetcher, *claimed: Any) -> list[RunningAttempt]:
-        attempts = accept(self, *claimed)
-        for slots in self._queues.values():
+    def planted(self: WorkerSlots, *claimed: Any) -> None:
+        add(self, *claimed)
+        for slots in self.queues.values():
             slots.has_crashed_jobs = False
-        return attempts
 
-    swap(Fetcher, "_accept", planted)
+    swap(WorkerSlots, "_add", planted)
 
 
 # -- sweeping
@@ -213,9 +219,9 @@ def a_sweep_moves_one_batch_and_sleeps() -> None:
 @caught_by(WORKER + "test_jobs_that_exceed_the_grace_period_are_released_uncounted")
 def a_release_burns_an_attempt() -> None:
     """A release by a stopping worker counts as a failure: a few deploys, and the job fails."""
-    ended = Worker._outcome
+    ended = AttemptRunner._outcome_after_stop
 
-    def planted(self: Worker, attempt: RunningAttempt, how: Outcome | None) -> Outcome:
+    def planted(self: AttemptRunner, attempt: RunningAttempt, how: Outcome | None) -> Outcome:
         outcome_ = ended(self, attempt, how)
         if isinstance(outcome_, Released):
             return Failed(
@@ -223,7 +229,7 @@ def a_release_burns_an_attempt() -> None:
             )
         return outcome_
 
-    swap(Worker, "_outcome", planted)
+    swap(AttemptRunner, "_outcome_after_stop", planted)
 
 
 @caught_by(STOPPING + "test_a_task_that_ignores_its_cancel_is_left_to_lease_expiry", waits=True)
@@ -231,9 +237,9 @@ def a_stop_waits_forever() -> None:
     """A stopping worker waits for its tasks without a timeout."""
 
     async def planted(self: Worker) -> None:
-        for attempt in list(self._attempts.values()):
+        for attempt in list(self._attempts):
             attempt.request_stop(StopReason.RELEASE)
-        await self._all_settled.wait()
+        await self._attempts.idle.wait()
 
     swap(Worker, "_release_running", planted)
 
@@ -241,11 +247,11 @@ def a_stop_waits_forever() -> None:
 @caught_by(EXECUTOR + "test_a_cancellation_inside_the_task_is_an_error_and_no_cancel")
 def a_task_cancellation_is_treated_as_a_stop() -> None:
     """A CancelledError that the task itself caused is treated as a stop of the worker."""
-    ended = Worker._outcome
+    ended = AttemptRunner._outcome_after_stop
 
-    def planted(self: Worker, attempt: RunningAttempt, how: Outcome | None) -> Outcome:
+    def planted(self: AttemptRunner, attempt: RunningAttempt, how: Outcome | None) -> Outcome:
         return (
             Released() if how is None and attempt.stop_reason is None else ended(self, attempt, how)
         )
 
-    swap(Worker, "_outcome", planted)
+    swap(AttemptRunner, "_outcome_after_stop", planted)

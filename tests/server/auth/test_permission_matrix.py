@@ -16,8 +16,8 @@ import httpx
 import pytest
 from tests.server.conftest import LiveServer, make_app, run_server
 
-from windlass.client import EnqueueOptions
 from windlass.core.job.row import JobRow
+from windlass.options import EnqueueOptions
 from windlass.server import dashboard
 from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.server.auth.sessions import COOKIE

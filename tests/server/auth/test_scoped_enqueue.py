@@ -20,10 +20,11 @@ from pydantic.alias_generators import to_camel
 from tests.server.conftest import WAIT_TIMEOUT, LiveServer, make_app, run_server
 from tests.server.remote.test_store_access import make_key
 
-from windlass.client import EnqueueOptions, retry_request
+from windlass.client import retry_request
 from windlass.core.decisions.enqueue import EnqueueStatus
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
+from windlass.options import EnqueueOptions
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.stores.http import HttpConfig, HttpStore

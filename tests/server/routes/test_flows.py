@@ -12,11 +12,11 @@ import pytest
 from tests.server.conftest import STREAM, LiveServer, enqueue, make_app, run_server, wait_for
 
 from windlass import Context
-from windlass.client import EnqueueOptions
 from windlass.core.ids import uuid7
 from windlass.core.job.new_job import NewJob
 from windlass.core.query.job_query import JobQuery, Page
 from windlass.insights.job_graph import MAX_GRAPH_JOBS
+from windlass.options import EnqueueOptions
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.server.routes.flows import MAX_PARENTS

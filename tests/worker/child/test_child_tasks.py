@@ -228,7 +228,7 @@ async def test_child_jobs_are_stored_with_the_success_or_not_at_all(
     context = await start_attempt(store)
     with pytest.raises(RemoteError):
         await run(children, child_tasks.enqueues_child, context, fails=True)
-    assert context.children == ()
+    assert context.children == []
 
 
 async def test_a_task_waits_for_a_signal_and_for_jobs(

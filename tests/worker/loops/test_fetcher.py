@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import pytest
@@ -17,10 +18,15 @@ from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
+from windlass.store import Store
 from windlass.task_spec import Registry
 from windlass.testing.factories import make_job
-from windlass.worker.loops import fetcher, queue_slots
-from windlass.worker.running_attempt import RunningAttempt
+from windlass.worker import slots as worker_slots
+from windlass.worker.config import WorkerConfig
+from windlass.worker.execution.attempt_runner import AttemptRunner
+from windlass.worker.loops.fetcher import Fetcher
+from windlass.worker.loops.keeper import Keeper
+from windlass.worker.running_attempts import RunningAttempt, RunningAttempts
 
 T = TypeVar("T")
 HOUR = 3600.0
@@ -54,6 +60,32 @@ async def calls_of(app: Windlass, verb: str, number: int) -> int:
     return count
 
 
+class EndingRunner(AttemptRunner):
+    """Ends each attempt at its first step, and settles nothing."""
+
+    def __init__(
+        self, attempts: RunningAttempts, on_end: Callable[[RunningAttempt], object]
+    ) -> None:
+        self._attempts = attempts
+        self._on_end = on_end
+
+    async def run(self, attempt: RunningAttempt) -> None:
+        self._on_end(attempt)
+        self._attempts.forget([attempt])
+
+
+@asynccontextmanager
+async def fetcher_that_ends_jobs(
+    store: Store, settings: WorkerConfig, on_end: Callable[[RunningAttempt], object]
+) -> AsyncIterator[Fetcher]:
+    attempts = RunningAttempts(store)
+    attempts.keeper = Keeper(store.twin(), on_lost=print, on_cancel=print)
+    attempts.keeper.start()
+    slots = worker_slots.WorkerSlots(EndingRunner(attempts, on_end), Registry(), settings)
+    yield Fetcher(store, settings, slots=slots, attempts=attempts, tasks=Registry())
+    await attempts.keeper.stop()
+
+
 async def test_quick_jobs_are_claimed_in_large_batches(app: Windlass) -> None:
     assert await calls_of(app, "claim", 1000) < 1000 / 10 / 2
 
@@ -83,8 +115,8 @@ async def test_slow_jobs_are_not_claimed_before_a_slot_is_free(
 async def test_jobs_prefetched_behind_slow_jobs_are_released_uncounted(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", 0.1)
-    monkeypatch.setattr(queue_slots, "PREFETCH_SECONDS", 1000.0)  # claim all on any machine
+    monkeypatch.setattr(worker_slots, "MAX_PREFETCH_WAIT", 0.1)
+    monkeypatch.setattr(worker_slots, "PREFETCH_SECONDS", 1000.0)  # claim all on any machine
     go = asyncio.Event()
 
     @app.task
@@ -111,8 +143,8 @@ async def test_jobs_prefetched_behind_slow_jobs_are_released_uncounted(
 async def test_a_stop_releases_claimed_jobs_that_never_started(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", HOUR)
-    monkeypatch.setattr(queue_slots, "PREFETCH_SECONDS", 1000.0)
+    monkeypatch.setattr(worker_slots, "MAX_PREFETCH_WAIT", HOUR)
+    monkeypatch.setattr(worker_slots, "PREFETCH_SECONDS", 1000.0)
     started = asyncio.Event()
     ran = 0
 
@@ -140,8 +172,8 @@ async def test_a_stop_releases_claimed_jobs_that_never_started(
 async def test_a_job_canceled_while_it_waits_for_a_slot_never_starts(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", HOUR)
-    monkeypatch.setattr(queue_slots, "PREFETCH_SECONDS", 1000.0)  # claim all on any machine
+    monkeypatch.setattr(worker_slots, "MAX_PREFETCH_WAIT", HOUR)
+    monkeypatch.setattr(worker_slots, "PREFETCH_SECONDS", 1000.0)  # claim all on any machine
     go = asyncio.Event()
     ran: list[int] = []
 
@@ -352,27 +384,17 @@ async def test_thousands_of_jobs_may_end_as_soon_as_they_start(app: Windlass) ->
     async def task() -> None: ...
 
     await app.aenqueue_many([task.new_job() for _ in range(3000)])
-    started = 0
-
-    def start(attempt: RunningAttempt) -> None:
-        nonlocal started
-        started += 1
-        fetcher_under_test.slot_freed(attempt.job.queue)
-
-    fetcher_under_test = fetcher.Fetcher(
-        app.client().store,
-        config(queues={"default": 3000}, burst=True),
-        on_claimed=lambda rows, sent_at: [RunningAttempt(row, row.lease, sent_at) for row in rows],
-        start=start,
-        release=lambda _: None,
-        busy=asyncio.Event(),
-        tasks=Registry(),
-    )
-    await asyncio.wait_for(fetcher_under_test.run(), WAIT_TIMEOUT)
-    assert started == 3000
+    ended: list[RunningAttempt] = []
+    async with fetcher_that_ends_jobs(
+        app.client().store, config(queues={"default": 3000}, burst=True), ended.append
+    ) as fetcher_under_test:
+        await asyncio.wait_for(fetcher_under_test.run(), WAIT_TIMEOUT)
+    assert len(ended) == 3000
 
 
-async def test_a_repeated_claim_counts_its_leases_from_the_first_call(app: Windlass) -> None:
+async def test_a_repeated_claim_counts_its_leases_from_the_first_call(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
     @app.task
     async def task() -> None: ...
 
@@ -386,20 +408,17 @@ async def test_a_repeated_claim_counts_its_leases_from_the_first_call(app: Windl
             first.append(loop.time())
             raise StoreUnavailableError("the response was lost")
 
-    def on_claimed(rows: list[JobRow], sent_at: float) -> list[RunningAttempt]:
-        sent.append(sent_at)
-        return [RunningAttempt(row, row.lease, sent_at) for row in rows]
+    register = RunningAttempts.register
 
-    fetcher_under_test = fetcher.Fetcher(
-        SpyStore(app.client().store, on_call),
-        config(burst=True),
-        on_claimed=on_claimed,
-        start=lambda attempt: fetcher_under_test.slot_freed(attempt.job.queue),
-        release=lambda _: None,
-        busy=asyncio.Event(),
-        tasks=Registry(),
-    )
-    await asyncio.wait_for(fetcher_under_test.run(), WAIT_TIMEOUT)
+    def spied(self: RunningAttempts, jobs: list[JobRow], sent_at: float) -> list[RunningAttempt]:
+        sent.append(sent_at)
+        return register(self, jobs, sent_at)
+
+    monkeypatch.setattr(RunningAttempts, "register", spied)
+    async with fetcher_that_ends_jobs(
+        SpyStore(app.client().store, on_call), config(burst=True), lambda _: None
+    ) as fetcher_under_test:
+        await asyncio.wait_for(fetcher_under_test.run(), WAIT_TIMEOUT)
     assert sent[0] <= first[0]
 
 
@@ -457,7 +476,7 @@ async def test_a_burst_does_not_wait_for_unknown_tasks(app: Windlass) -> None:
 async def test_a_job_that_was_running_when_a_worker_died_is_never_prefetched(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", HOUR)
+    monkeypatch.setattr(worker_slots, "MAX_PREFETCH_WAIT", HOUR)
     go = asyncio.Event()
 
     @app.task
@@ -468,10 +487,10 @@ async def test_a_job_that_was_running_when_a_worker_died_is_never_prefetched(
     dead = Claim(token=uuid7(), worker="dead", queues=[("default", 6)], lease=0.01)
     await app.client().store.claim(dead)
 
-    def prefetch_many(slots: queue_slots.QueueSlots, now: float) -> None:
+    def prefetch_many(slots: worker_slots.QueueSlots, now: float) -> None:
         slots.prefetch = 100
 
-    monkeypatch.setattr(queue_slots.QueueSlots, "update_prefetch", prefetch_many)
+    monkeypatch.setattr(worker_slots.QueueSlots, "update_prefetch", prefetch_many)
 
     async def started() -> bool:
         now = await states(jobs)
@@ -487,15 +506,15 @@ async def test_a_job_that_was_running_when_a_worker_died_is_never_prefetched(
 
 
 def test_a_short_interval_does_not_change_the_prefetch() -> None:
-    slots = queue_slots.QueueSlots("default", 10)
+    slots = worker_slots.QueueSlots("default", 10)
     slots.update_prefetch(1.0)
     slots.ended = 2000
     slots.update_prefetch(1.1)
-    assert slots.prefetch == queue_slots.MAX_PREFETCH
+    assert slots.prefetch == worker_slots.MAX_PREFETCH
 
     slots.ended = 10  # a few milliseconds after a claim for empty slots
     slots.update_prefetch(1.105)
-    assert slots.prefetch == queue_slots.MAX_PREFETCH
+    assert slots.prefetch == worker_slots.MAX_PREFETCH
 
     slots.update_prefetch(1.3)  # slower jobs lower the prefetch
     assert slots.prefetch == 5

@@ -15,7 +15,7 @@ from windlass.stores.memory import MemoryStore
 from windlass.worker.loops import event_writer
 from windlass.worker.loops.cancel_watcher import CancelWatcher
 from windlass.worker.loops.event_writer import EventWriter
-from windlass.worker.running_attempt import RunningAttempt
+from windlass.worker.running_attempts import RunningAttempt
 
 TURNS = 50  # iterations of the event loop
 
@@ -75,15 +75,15 @@ async def _run_event_loop() -> None:
 async def test_a_worker_is_busy_from_a_claim_to_the_last_settle(app: Windlass) -> None:
     @app.task
     async def task() -> bool:
-        return worker._busy.is_set()
+        return worker._attempts.busy.is_set()
 
     async with running_worker(app) as worker:
         await _run_event_loop()
-        assert not worker._busy.is_set()
+        assert not worker._attempts.busy.is_set()
         job = await task.aenqueue()
         assert await job.aresult(WAIT_TIMEOUT)
 
         async def idle() -> bool:
-            return not worker._busy.is_set()
+            return not worker._attempts.busy.is_set()
 
         await eventually(idle)

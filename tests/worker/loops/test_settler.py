@@ -11,7 +11,7 @@ from tests.worker.workers import running_worker
 
 from windlass import Windlass
 from windlass.core.job.state import State
-from windlass.worker.loops import fetcher, queue_slots
+from windlass.worker import slots as worker_slots
 
 HOUR = 3600.0
 
@@ -27,8 +27,8 @@ async def test_an_outcome_is_stored_while_other_jobs_run(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while jobs wait for a slot, which may take as long as a task."""
-    monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", HOUR)
-    monkeypatch.setattr(queue_slots, "PREFETCH_SECONDS", 1000.0)  # claim all on any machine
+    monkeypatch.setattr(worker_slots, "MAX_PREFETCH_WAIT", HOUR)
+    monkeypatch.setattr(worker_slots, "PREFETCH_SECONDS", 1000.0)  # claim all on any machine
     go = asyncio.Event()
 
     @app.task

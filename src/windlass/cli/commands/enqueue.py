@@ -14,10 +14,10 @@ from windlass.cli.app_loader import require_app
 from windlass.cli.common_options import AppPath, AsJson
 from windlass.cli.event_loop import run
 from windlass.cli.job_follow import follow
-from windlass.client import EnqueueOptions
 from windlass.core.duration import to_seconds
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job.new_job import NewJob
+from windlass.options import EnqueueOptions
 from windlass.stores import public_url
 from windlass.task_spec import TaskSpec
 

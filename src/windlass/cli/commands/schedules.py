@@ -15,10 +15,11 @@ from windlass.cli.commands.enqueue import find_task, parse_argument, prepare_job
 from windlass.cli.common_options import AppPath, AsJson, Url
 from windlass.cli.event_loop import run
 from windlass.cli.store_connection import open_client
-from windlass.client import Client, EnqueueOptions, accepted_row
+from windlass.client import Client, accepted_row
 from windlass.core.clock import from_datetime
 from windlass.core.job.row import JobRow
 from windlass.core.schedule import MissedPolicy
+from windlass.options import EnqueueOptions
 from windlass.records.schedule_records import ScheduleInfo, ScheduleRecords
 
 T = TypeVar("T")

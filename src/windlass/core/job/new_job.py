@@ -97,14 +97,14 @@ def check_new_job(new: NewJob) -> None:
 
 def check_own_fields(new: NewJob) -> None:
     """Check only the fields that differ between jobs of one bulk enqueue."""
-    _check_types(new)
-    size_limits.check_size("the payload", new.payload)
+    types = (type(new.id), type(new.payload), type(new.priority), type(new.hold), type(new.tags))
+    if types != _USUAL_TYPES:
+        _check_types(new)
+    if len(new.payload) > size_limits.MAX_BLOB:
+        size_limits.check_size("the payload", new.payload)
 
 
 def _check_types(new: NewJob) -> None:
-    types = (type(new.id), type(new.payload), type(new.priority), type(new.hold), type(new.tags))
-    if types == _USUAL_TYPES:
-        return
     for name, type_, expected in _TYPES:
         given = getattr(new, name)
         if not isinstance(given, type_):

@@ -10,13 +10,13 @@ from uuid import UUID
 
 from pydantic import Field
 
-from windlass.client import EnqueueOptions
 from windlass.core.clock import Instant, from_datetime
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.state import State
 from windlass.core.query.job_query import MAX_PAGE, JobQuery
+from windlass.options import EnqueueOptions
 from windlass.server.auth.caller import Caller
 from windlass.server.auth.scoped_enqueue import scoped_value
 from windlass.server.context import ServedApp

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from windlass.client import EnqueueOptions
 from windlass.core.codec import Codec, Purpose
 from windlass.core.job.new_job import NewJob
+from windlass.options import EnqueueOptions
 from windlass.records.schedule_records import ScheduleInfo
 from windlass.server.auth.caller import Caller
 from windlass.server.context import ServedApp

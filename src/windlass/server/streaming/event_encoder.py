@@ -13,10 +13,10 @@ from pydantic.alias_generators import to_camel
 from windlass.core.clock import Instant
 from windlass.core.codec import Codec
 from windlass.core.event import Event, EventType
-from windlass.job import EventDecoder, decode_event
 from windlass.server.schemas.base import time
 from windlass.server.schemas.jobs import EventView, iso
 from windlass.store import Store
+from windlass.stores.event_decoder import EventDecoder, decode_event
 from windlass.stores.wire_format import EVENT, event_message
 
 _LINE_ENDS = {0x85: r"\u0085", 0x2028: r"\u2028", 0x2029: r"\u2029"}

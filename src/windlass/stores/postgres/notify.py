@@ -65,7 +65,7 @@ class Notifier:
         if work:
             self._hub.work.notify()
             self._work_pending.set()
-        if self._hub.job_wakeups.has_subscribers:
+        if self._hub.job_wakeups.subscribed:
             self._hub.job_wakeups.notify(ids)
         self._work = self._work or work
         if len(self._jobs) <= MAX_NAMED_JOBS:  # beyond that, the message means any job

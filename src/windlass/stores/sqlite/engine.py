@@ -127,7 +127,8 @@ class SqliteEngine:
 
     def _submit(self, call: WriteCall[Any]) -> None:
         with self._lock:  # a call is either queued before the end marker or refused
-            self._check_usable()
+            if self._users == 0 or self._broken_by_fork:
+                self._check_usable()
             if self._thread is None:
                 thread = Thread(target=self._loop, name="windlass-sqlite", daemon=True)
                 thread.start()
@@ -189,9 +190,7 @@ class SqliteEngine:
         if tx is not None:
             if tx.work or tx.other_process_wrote:
                 self.work.notify()
-            if tx.other_process_wrote or (
-                tx.changed_jobs is None and self.job_wakeups.has_subscribers
-            ):
+            if tx.other_process_wrote or (tx.changed_jobs is None and self.job_wakeups.subscribed):
                 self.job_wakeups.notify_all()  # also readers that subscribed during the write
             elif tx.changed_jobs:
                 self.job_wakeups.notify(tx.changed_jobs)
@@ -200,9 +199,9 @@ class SqliteEngine:
     def _transaction(self, group: Sequence[WriteCall[Any]]) -> WriteTransaction:
         """Run the group in one transaction; raise StoreError for a file error."""
         try:
-            connection = self._writer()
+            connection = self._connection or self._open_writer()
             tx = WriteTransaction(
-                connection, self.clock.now, track_changes=self.job_wakeups.has_subscribers
+                connection, self.clock.now, track_changes=bool(self.job_wakeups.subscribed)
             )
             connection.execute("BEGIN IMMEDIATE")
         except apsw.Error as error:
@@ -229,21 +228,20 @@ class SqliteEngine:
                 self._connection = None
                 close_quietly(connection)
 
-    def _writer(self) -> apsw.Connection:
-        if self._connection is None:
-            connection = connect(self.config)
-            try:
-                applied = migrate(connection, self.config.path, self.clock.now())
-            except BaseException:
-                close_quietly(connection)
-                raise
-            self.migrated += applied
-            # Replaces SQLite's automatic checkpoints.
-            connection.set_wal_hook(self._record_wal_pages)
-            self._connection = connection
-            if self._version is not None:
-                self._version = -1  # versions of connections differ: report one change too many
-        return self._connection
+    def _open_writer(self) -> apsw.Connection:
+        connection = connect(self.config)
+        try:
+            applied = migrate(connection, self.config.path, self.clock.now())
+        except BaseException:
+            close_quietly(connection)
+            raise
+        self.migrated += applied
+        # Replaces SQLite's automatic checkpoints.
+        connection.set_wal_hook(self._record_wal_pages)
+        self._connection = connection
+        if self._version is not None:
+            self._version = -1  # versions of connections differ: report one change too many
+        return connection
 
     def _record_wal_pages(self, _: apsw.Connection, __: str, pages: int) -> int:
         self._wal_pages = pages

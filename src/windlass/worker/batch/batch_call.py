@@ -22,7 +22,7 @@ from windlass.worker.batch.batch import Batch, Item
 from windlass.worker.batch.batch_spec import BatchSpec
 from windlass.worker.context import Context
 from windlass.worker.execution.thread_call import call_on_thread
-from windlass.worker.running_attempt import RunningAttempt
+from windlass.worker.running_attempts import RunningAttempt
 
 log = logging.getLogger("windlass.worker")
 

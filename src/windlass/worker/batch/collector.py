@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from windlass.task_spec import Registry, TaskSpec
 from windlass.worker.batch.batch_call import BatchCall
 from windlass.worker.batch.batch_spec import BatchSpec
-from windlass.worker.running_attempt import RunningAttempt
+from windlass.worker.running_attempts import RunningAttempt
 
 log = logging.getLogger("windlass.worker")
 

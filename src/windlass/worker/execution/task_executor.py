@@ -99,7 +99,7 @@ class TaskExecutor:
             if (job.crash_count or spec.options.executor) and self._runs_in_child(spec, job):
                 try:
                     value = await self._call(spec, job, context, stored, self._in_child)
-                    return self._success(value)
+                    return Succeeded(result=encode_result(value, self._codec))
                 except ChildSetupError as error:
                     if spec.options.executor == "process":
                         raise
@@ -107,7 +107,7 @@ class TaskExecutor:
             if isinstance(spec, BatchSpec):
                 execute = self._in_batch(batch_call or BatchCall(spec, [job.lease]))
                 value = await self._call(spec, job, context, spec.make(stored), execute)
-                return self._success(spec.signature.result(value))
+                return Succeeded(result=encode_result(spec.signature.result(value), self._codec))
             arguments = spec.signature.restore(stored)
             if (
                 spec.is_async
@@ -119,7 +119,7 @@ class TaskExecutor:
             else:
                 execute = self._on_loop if spec.is_async else self._on_thread
                 value = await self._call(spec, job, context, arguments, execute)
-            return self._success(spec.signature.result(value))
+            return Succeeded(result=encode_result(spec.signature.result(value), self._codec))
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - any error of a task is its outcome
@@ -133,9 +133,6 @@ class TaskExecutor:
             except StoreError as error:
                 self._hooks.step_outages.failed(error, f"Reading inputs of job {job.id}")
                 await asyncio.sleep(STORE_RETRY_DELAY)
-
-    def _success(self, value: Any) -> Succeeded:
-        return Succeeded(result=encode_result(value, self._codec))
 
     def _runs_in_child(self, spec: TaskSpec, job: JobRow) -> bool:
         """Whether this job runs in a child process."""

@@ -1,4 +1,1 @@
-"""The background loops of a worker, one per file.
-
-`queue_slots` and `outage_log` are parts that loops use.
-"""
+"""The background loops of a worker, one per file, and `outage_log`, their log of store failures."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from windlass.core.errors import RequestError, StaleLeaseError, StoreError
 from windlass.worker.context import Context
 from windlass.worker.loops.outage_log import OutageLog
-from windlass.worker.running_attempt import RunningAttempt
+from windlass.worker.running_attempts import RunningAttempt
 
 log = logging.getLogger("windlass.worker")
 TICK = 0.1

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -42,7 +42,7 @@ from windlass.worker.context import STORE_RETRY_DELAY
 from windlass.worker.execution.attempt_failure import failure_from_error
 from windlass.worker.loops.outage_log import OutageLog
 from windlass.worker.loops.workspace_cleaner import WorkspaceCleaner
-from windlass.worker.running_attempt import RunningAttempt, StopReason
+from windlass.worker.running_attempts import RunningAttempt, RunningAttempts, StopReason
 
 log = logging.getLogger("windlass.worker")
 BATCH_DELAY = 0.01  # seconds to wait for more outcomes
@@ -52,7 +52,7 @@ _CLEANED_STATES = frozenset({State.SUCCEEDED, State.CANCELED})
 
 
 class Settler:
-    """`on_settled` is called with attempts that are settled or abandoned."""
+    """Settled and abandoned attempts are dropped from `attempts`."""
 
     def __init__(
         self,
@@ -60,13 +60,13 @@ class Settler:
         tasks: Registry,
         codec: Codec,
         cleaner: WorkspaceCleaner,
-        on_settled: Callable[[Sequence[RunningAttempt]], None],
+        attempts: RunningAttempts,
     ) -> None:
         self._store = store
         self._tasks = tasks
         self._codec = codec
         self._cleaner = cleaner
-        self._on_settled = on_settled
+        self._attempts = attempts
         self._pending: list[RunningAttempt] = []
         self._has_pending = asyncio.Event()
         self._outages = OutageLog("Settling jobs")
@@ -87,9 +87,13 @@ class Settler:
             await self._write(batch)
 
     def settle(self, attempt: RunningAttempt, outcome: Outcome) -> None:
-        """Queue an outcome for writing. The lease must be kept until `on_settled` is called."""
+        """Queue an outcome for writing. The lease is kept until the outcome is stored."""
+        if attempt.stop_reason is StopReason.LOST:
+            self._drop_lost([attempt])
+            return
+        context = attempt.context
         aborted = isinstance(outcome, Aborted) and _may_have_workspace(attempt)
-        if aborted or (attempt.context is not None and attempt.context.flushing):
+        if aborted or (context is not None and context.flushing):
             self._run_in_background(self._enqueue_later(attempt, outcome, clean=aborted))
         else:
             self._enqueue(attempt, outcome)
@@ -109,7 +113,7 @@ class Settler:
     def _enqueue(self, attempt: RunningAttempt, outcome: Outcome) -> None:
         context = attempt.context
         records = context.take() if context is not None else ()
-        children = context.children if context is not None else ()
+        children: Sequence[NewJob] = context.children if context is not None else ()
         if type(outcome) is Succeeded:  # the common case, on a fast path
             attempt.transition = succeed(attempt.job, outcome, records, children)
         else:
@@ -155,13 +159,13 @@ class Settler:
                 for attempt, result in zip(batch, results, strict=True)
                 if self._handle_result(attempt, result)
             ]
-            self._on_settled(ended)
+            self._attempts.forget(ended)
             return
 
     async def _write_one_by_one(self, batch: Sequence[RunningAttempt]) -> None:
         """Settle each attempt alone. One that cannot be settled waits for lease expiry."""
         if len(batch) == 1:
-            self._on_settled(batch)
+            self._attempts.forget(batch)
             return
         for attempt in batch:
             await self._write([attempt])
@@ -172,7 +176,7 @@ class Settler:
             return batch
         for attempt in lost:
             log.warning("job %s: lease expired; result discarded", attempt.job.id)
-        self._on_settled(lost)
+        self._attempts.forget(lost)
         return [attempt for attempt in batch if attempt.stop_reason is not StopReason.LOST]
 
     def _handle_result(self, attempt: RunningAttempt, result: ApplyResult) -> bool:

@@ -179,7 +179,7 @@ async def test_a_task_that_continues_after_its_commit_is_not_rescued(
         await connection.close()
 
         async def lease_dropped() -> bool:
-            return not worker._keeper._held
+            return not worker._attempts.keeper._held
 
         await eventually(lease_dropped)  # the store reported the lost lease
         await asyncio.sleep(0.1)  # a lost lease would cancel the task here
@@ -322,7 +322,7 @@ async def test_an_invalid_child_rolls_back_the_settle(app: Windlass, postgres_ur
         await store.enqueue([old, NewJob(id=uuid4(), task="parent")])
         row = await _claimed(store)
         context = _context(row, store)
-        context._children.append(replace(old, id=uuid4(), digest=b"2" * 16))
+        context.children.append(replace(old, id=uuid4(), digest=b"2" * 16))
 
         with pytest.raises(ConflictError, match="with different arguments"):
             await _pay(postgres_url, context)
@@ -340,7 +340,7 @@ async def test_children_that_depend_on_a_duplicate_roll_back_the_settle(
         context = _context(await _claimed(store), store)
         first = replace(old, id=uuid4())
         second = NewJob(id=uuid4(), task="t", unique_key="k", depends_on=(first.id,))
-        context._children += [first, second]
+        context.children += [first, second]
 
         with pytest.raises(ConflictError, match=f"unique key 'k' is already held by job {old.id}"):
             await _pay(postgres_url, context)
@@ -380,7 +380,7 @@ async def _run_job(url: str, *, by_function: bool) -> dict[str, Any]:
         clock.advance(1.5)
         transition = succeed(row, Succeeded(result=b'"paid"'), children=[child])
         if by_function:
-            context._children.append(child)
+            context.children.append(child)
             await _pay(url, context)
         else:
             await store.apply([transition])

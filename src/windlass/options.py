@@ -1,22 +1,127 @@
-"""Parsers of task and job options: they validate what users pass, and convert it."""
+"""Options of tasks and jobs: their values, their parsers, and the job of a call with options."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from windlass.core.admission.limit import Limit
+from windlass.core.clock import from_datetime
+from windlass.core.codec import Codec, Purpose
 from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import ConfigurationError, InvalidArgumentError
+from windlass.core.ids import uuid7
 from windlass.core.job.dependency import OnParent
-from windlass.core.job.new_job import DEFAULT_POLICY, DEFAULT_QUEUE
+from windlass.core.job.new_job import DEFAULT_POLICY, DEFAULT_QUEUE, NewJob
 from windlass.core.job.progress import StageMap
 from windlass.core.job.retry_policy import Backoff, Exponential, Policy
-from windlass.task_spec import TaskOptions
+from windlass.task_spec import TaskOptions, TaskSpec
 
 _Errors: TypeAlias = type[BaseException] | Iterable[type[BaseException]]
 Stages: TypeAlias = StageMap | Mapping[str, tuple[str, tuple[int, int] | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueOptions:
+    """Options of one job. Durations are in seconds.
+
+    id: id of the job, a UUID; repeating an enqueue with the same id is harmless
+    queue: overrides the queue of the task
+    priority: overrides the priority of the task; higher first
+    delay: minimum time before the job runs
+    run_at: earliest time at which the job runs; must have a time zone
+    hold: store the job without queueing it, until `job.submit()`
+    expires_in: fail the job with the code `expired` if it has not started after this time
+    request_id: idempotency key: a repeat returns the same job; other arguments are a conflict
+    unique_key: at most one active job of the task has this key; a second enqueue returns it
+    debounce: with a unique key: replace a waiting job by the new one
+    owner: owner of the job; request ids and unique keys are scoped by owner
+    team: team of the job
+    tags: tags for filtering
+    headers: metadata such as trace context; child jobs inherit `correlation-id`
+    depends_on: jobs, or their ids, that must succeed before this one runs
+    on_parent: what happens if one of them did not succeed: `cancel`, `fail` or `run`
+    flow_id: flow that the job belongs to; set by `app.flow()`
+    limit_key: overrides the limit key of the task, used by limits per key and fairness
+    """
+
+    id: UUID | None = None
+    queue: str | None = None
+    priority: int | None = None
+    delay: float = 0.0
+    run_at: datetime | None = None
+    hold: bool = False
+    expires_in: float | None = None
+    request_id: str | None = None
+    unique_key: str | None = None
+    debounce: bool = False
+    owner: str = ""
+    team: str | None = None
+    tags: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    depends_on: tuple[UUID, ...] = ()
+    on_parent: OnParent = OnParent.CANCEL
+    flow_id: UUID | None = None
+    limit_key: str | None = None
+
+
+NO_OPTIONS = EnqueueOptions()
+
+
+def new_job(
+    spec: TaskSpec,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    options: EnqueueOptions,
+    codec: Codec,
+) -> NewJob:
+    """Return the job of a call of a task; validates the arguments."""
+    stored = spec.signature.store(args, kwargs, options.depends_on)
+    payload = codec.encode(stored, Purpose.PAYLOAD)
+    limit_key = options.limit_key
+    if limit_key is None and spec.key is not None:
+        limit_key = spec.limit_key_of(args, kwargs)
+    settings = spec.options
+    if options is NO_OPTIONS:  # a fast path for bulk enqueues
+        return NewJob(
+            id=uuid7(),
+            task=spec.name,
+            queue=settings.queue,
+            payload=payload,
+            priority=settings.priority,
+            policy=settings.policy,
+            lease=settings.lease,
+            limit_key=limit_key,
+        )
+    keyed = options.request_id is not None or options.id is not None
+    return NewJob(
+        id=options.id or uuid7(),
+        task=spec.name,
+        queue=options.queue or settings.queue,
+        payload=payload,
+        priority=settings.priority if options.priority is None else options.priority,
+        delay=options.delay,
+        run_at=from_datetime(options.run_at) if options.run_at else None,
+        hold=options.hold,
+        expires_in=options.expires_in,
+        policy=settings.policy,
+        lease=settings.lease,
+        owner=options.owner,
+        team=options.team,
+        tags=options.tags,
+        headers=options.headers,
+        request_id=options.request_id,
+        digest=codec.digest([spec.name, stored]) if keyed else None,
+        unique_key=options.unique_key,
+        debounce=options.debounce,
+        depends_on=options.depends_on,
+        on_parent=options.on_parent,
+        flow_id=options.flow_id,
+        limit_key=limit_key,
+    )
 
 
 def task_options(
