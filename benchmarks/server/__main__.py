@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers.servers import PostgresServer
 from benchmarks.server.enqueue_throughput import EnqueueThroughput, measure_enqueues
 from benchmarks.server.stream_latency import (
     StalledReaders,
@@ -27,7 +28,6 @@ from benchmarks.server.stream_latency import (
 )
 from benchmarks.store_postgres import start_server
 from windlass import Windlass
-from windlass.bench.postgres_server import PostgresServer
 from windlass.server.config import ServerConfig
 
 MIB = 1024 * 1024
