@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from windlass.cli import terminal
 from windlass.cli.commands import (
+    bench,
     check,
     config,
     dev,
@@ -97,6 +98,7 @@ cli.add_typer(workers.commands, name="workers")
 cli.add_typer(keys.commands, name="keys")
 cli.command("migrate")(migrate.migrate)
 cli.command("check")(check.check)
+cli.command("bench")(bench.bench)
 cli.add_typer(config.commands, name="config")
 
 
