@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import importlib
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+from benchmarks.event_loop import loop_factory
 from benchmarks.peers.child.job_ledger import JobLedger
 from benchmarks.peers.queue_adapter import QueueAdapter
 from benchmarks.peers.round_config import RoundConfig
@@ -16,18 +15,9 @@ from benchmarks.peers.round_config import RoundConfig
 T = TypeVar("T")
 
 
-def uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    with contextlib.suppress(ImportError):
-        factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module(
-            "uvloop"
-        ).new_event_loop
-        return factory
-    return None
-
-
 class AsyncQueueAdapter(QueueAdapter):
     def __init__(self, config: RoundConfig) -> None:
-        self._runner = asyncio.Runner(loop_factory=uvloop_factory())
+        self._runner = asyncio.Runner(loop_factory=loop_factory())
         self.run(self.open(config))
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
