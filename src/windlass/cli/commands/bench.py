@@ -1,146 +1,198 @@
-"""`windlass bench`: measures Windlass and its peers on this machine."""
+"""`windlass bench`: measures the store of the user with its own jobs, and removes them."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import json
 import signal
-import tempfile
 from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
-from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from windlass.bench.adapters import PEERS, WINDLASS, WINDLASS_ON_POSTGRES
-from windlass.bench.database_server import DatabaseServer
-from windlass.bench.plan import GROUPS, Plan, ProgressCallback
 from windlass.cli import terminal
-from windlass.core.errors import InvalidArgumentError
+from windlass.cli.common_options import AppPath, AsJson, Url
+from windlass.cli.durability import store_durability
+from windlass.cli.event_loop import run
+from windlass.cli.store_benchmark import (
+    BenchmarkResult,
+    ReportProgress,
+    StoreBenchmark,
+    Throughput,
+)
+from windlass.cli.store_connection import find_store, open_client
+from windlass.client import Client
+from windlass.core.errors import InvalidArgumentError, StoreDeniedError
+from windlass.core.ids import uuid7
+from windlass.server.auth.api_keys import Role
+from windlass.server.auth.permissions import ROLE_PERMISSIONS, UNSCOPED_ONLY, Permission
+from windlass.settings import DEFAULT_SLOTS
+from windlass.store import ServerStore
 from windlass.stores import public_url
-from windlass.stores.urls import POSTGRES, split
 
+MIN_JOBS, MAX_JOBS = 10, 200_000
+MAX_CONCURRENCY = 1_000
 TERMINATED = 128 + signal.SIGTERM
+PERCENTILES = (50, 95, 99)
+NEEDED = (Permission.WORK, Permission.DELETE)
 
 
 def bench(
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="Few jobs and short pauses.")] = False,
-    only: Annotated[str | None, typer.Option(help=f"What to measure: {','.join(GROUPS)}.")] = None,
-    peers: Annotated[
-        str | None, typer.Option(help=f"Systems to compare: {','.join(list(PEERS)[1:])}.")
+    jobs: Annotated[
+        int, typer.Option(help=f"Jobs to enqueue and drain; at most {MAX_JOBS:,}.")
+    ] = 5_000,
+    concurrency: Annotated[int, typer.Option(help="Slots of the worker.")] = DEFAULT_SLOTS,
+    queue: Annotated[
+        str | None, typer.Option(help="An unused queue (default: a new name).")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Jobs per drain (50000; quick: 5000).")] = None,
-    rounds: Annotated[
-        int | None, typer.Option(help="Number of rounds; the median is reported (3).")
-    ] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(help="Measure Windlass on this PostgreSQL server, in temporary databases."),
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write every figure to this file.")
-    ] = None,
-    directory: Annotated[
-        Path | None,
-        typer.Option(help="Directory of the databases; use a real disk (default: .)."),
-    ] = None,
+    url: Url = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Compare Windlass with the installed peers; every commit is synced to disk.
+    """Measure how fast your store is: enqueue rate, drain rate, start latency.
 
-    A full run takes 30 to 45 minutes, --quick about three minutes. The exit
-    code is 0 for any result.
+    Writes no-op jobs to the store, into a queue of their own, runs them in
+    this process, and deletes them at the end, also after Ctrl-C.
     """
-    # Imported here, so that other commands start faster.
-    from windlass.bench.comparison import compare  # noqa: PLC0415
-    from windlass.bench.targets import SQLITE_TARGETS  # noqa: PLC0415
-    from windlass.cli.bench_table import show  # noqa: PLC0415
-
-    plan = Plan.of(quick=quick, jobs=jobs, rounds=rounds, only=_split_names(only))
-    chosen = _chosen_peers(peers) if url is None else _no_peers(peers)
-    if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise InvalidArgumentError(
-            f"--json {json_file}: the directory does not exist; create it first"
-        )
-    servers, targets = _servers(url), SQLITE_TARGETS if url is None else ()
-    with _work_directory(directory or Path.cwd()) as folder, _progress() as on_progress:
-        result = compare(plan, folder, on_progress, chosen, servers=servers, targets=targets)
-    if json_file is not None:
-        json_file.write_text(json.dumps(result.to_json(), indent=2) + "\n", encoding="utf-8")
-    show(result)
-
-
-def _split_names(text: str | None) -> list[str]:
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
-
-
-def _chosen_peers(text: str | None) -> dict[str, str]:
-    names = list(PEERS) if text is None else _split_names(text)
-    unknown = sorted(set(names) - set(PEERS))
-    if unknown:
-        raise InvalidArgumentError(
-            f"unknown --peers {', '.join(unknown)}; choose from {', '.join(list(PEERS)[1:])}"
-        )
-    return {name: module for name, module in PEERS.items() if name == WINDLASS or name in names}
-
-
-def _no_peers(peers: str | None) -> dict[str, str]:
-    """Return Windlass only: the package has no peers on PostgreSQL."""
-    if peers:
-        raise InvalidArgumentError(
-            "--peers work with SQLite only, and --url measures PostgreSQL; "
-            "remove one of them (the project's repository has peers on PostgreSQL)"
-        )
-    return {WINDLASS: WINDLASS_ON_POSTGRES}
-
-
-def _servers(url: str | None) -> dict[str, DatabaseServer]:
-    if url is None:
-        return {}
-    if split(url).scheme not in POSTGRES or find_spec("asyncpg") is None:
-        raise InvalidArgumentError(
-            f"--url {public_url(url)}: use postgresql://user@host/database, "
-            "and install asyncpg: pip install 'windlass[postgres]'"
-        )
-    from windlass.bench.postgres_server import PostgresServer  # noqa: PLC0415 - optional package
-
-    return {"postgresql": PostgresServer(url)}
-
-
-@contextlib.contextmanager
-def _work_directory(parent: Path) -> Iterator[Path]:
-    """Create a temporary directory, removed at the end and on SIGTERM."""
-
-    def exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
-        raise typer.Exit(TERMINATED)
-
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        directory = tempfile.TemporaryDirectory(prefix="windlass-bench-", dir=parent)
-    except OSError as error:
-        raise InvalidArgumentError(f"cannot write in {parent}: {error}; set --directory") from None
-    with directory as name:
-        previous = signal.signal(signal.SIGTERM, exit_on_signal)
+    _check_range("--jobs", jobs, MIN_JOBS, MAX_JOBS)
+    _check_range("--concurrency", concurrency, 1, MAX_CONCURRENCY)
+    name = queue or f"windlass-bench-{uuid7().hex[-12:]}"
+    target, _ = find_store(url, app)  # `open_client` closes the app
+    with _progress(quiet=as_json) as report:
         try:
-            yield Path(name)
-        finally:
-            signal.signal(signal.SIGTERM, previous)
+            work = _bench(
+                (url, app),
+                public_url(target),
+                queue=name,
+                jobs=jobs,
+                concurrency=concurrency,
+                report=report,
+            )
+            found = run(work, fast=True)
+        except asyncio.CancelledError:  # by SIGTERM; Ctrl-C is a KeyboardInterrupt
+            raise typer.Exit(TERMINATED) from None
+    durability = run(store_durability(target))
+    if as_json:
+        shared = {"store": public_url(target), "durability": durability, "queue": name}
+        terminal.print_json(shared | _fields(found, concurrency))
+    else:
+        _show(found, concurrency, durability)
+
+
+def _check_range(option: str, number: int, least: int, most: int) -> None:
+    if not least <= number <= most:
+        raise InvalidArgumentError(
+            f"{option} is {number:,}; it must be between {least:,} and {most:,}"
+        )
+
+
+async def _bench(
+    store: tuple[str | None, str | None],
+    shown_url: str,
+    *,
+    queue: str,
+    jobs: int,
+    concurrency: int,
+    report: ReportProgress,
+) -> BenchmarkResult:
+    task = asyncio.current_task()
+    assert task is not None
+    with contextlib.suppress(NotImplementedError):  # Windows
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    async with open_client(*store, memory=True) as client:
+        await _check_permissions(client)
+        benchmark = StoreBenchmark(client, queue, jobs=jobs, concurrency=concurrency, report=report)
+        await benchmark.check()
+        number = terminal.jobs(jobs)
+        terminal.warn(f"writes {number} to {shown_url}, queue {queue}, and deletes them")
+        return await benchmark.run()
+
+
+async def _check_permissions(client: Client) -> None:
+    """Raise StoreDeniedError if the key of a server may not run or delete jobs."""
+    if not isinstance(client.store, ServerStore):
+        return
+    from windlass.stores.http import HttpStore  # noqa: PLC0415 - optional package
+
+    assert isinstance(client.store, HttpStore)
+    hello = await client.store.hello()
+    known = [ROLE_PERMISSIONS[Role(role)] for role in hello.roles if role in set(Role)]
+    granted = frozenset[Permission]().union(*known)
+    if hello.owner is not None or hello.team is not None:
+        granted -= UNSCOPED_ONLY
+    if missing := [permission for permission in NEEDED if permission not in granted]:
+        names = " and ".join(f"'{permission}'" for permission in missing)
+        scope = ", limited to one owner or team" if hello.owner or hello.team else ""
+        raise StoreDeniedError(
+            f"the benchmark runs and deletes jobs; the key of {hello.name} lacks the permission "
+            f"{names} (roles: {', '.join(hello.roles) or 'none'}{scope}). Use a key with the roles "
+            "worker and operator, or admin, for all owners and teams"
+        )
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[ProgressCallback]:
-    """Show a bar in a terminal, a line per step elsewhere."""
+def _progress(*, quiet: bool) -> Iterator[ReportProgress]:
+    """Show a bar in a terminal, a line per phase elsewhere."""
     console = terminal.err()
-    if not console.is_terminal:
-        yield lambda text, done, total: terminal.info(f"[{done}/{total}] {text}")
+    if quiet or not console.is_terminal:
+        last = ""
+
+        def report_line(phase: str, _done: int, total: int) -> None:
+            nonlocal last
+            if phase != last and not quiet:
+                terminal.info(f"{phase}: {terminal.jobs(total)}")
+            last = phase
+
+        yield report_line
         return
-    columns = (BarColumn(20), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda text, done, total: bar.update(
-            task, description=escape(text), completed=done, total=total
-        )
+    columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
+        bar = bars.add_task("", total=None)
+
+        def report_bar(phase: str, done: int, total: int) -> None:
+            bars.update(bar, description=escape(phase), completed=done, total=total)
+
+        yield report_bar
+
+
+def _fields(found: BenchmarkResult, concurrency: int) -> dict[str, Any]:
+    def fields(figure: Throughput) -> dict[str, Any]:
+        return {
+            "jobs": figure.jobs,
+            "perSecond": figure.per_second,
+            "cpuSecondsPerJob": figure.cpu_per_job,
+        }
+
+    percentiles = {f"p{percent}": found.percentile(percent) for percent in PERCENTILES}
+    return {
+        "enqueueSingle": fields(found.single),
+        "enqueueBatch": fields(found.batch) | {"batch": found.batch_size},
+        "drain": fields(found.drain) | {"concurrency": concurrency},
+        "startLatency": {"jobs": len(found.latencies)} | percentiles,
+    }
+
+
+def _show(found: BenchmarkResult, concurrency: int, durability: str | None) -> None:
+    console = terminal.out()
+    table = terminal.table("", "jobs", "jobs/s", "CPU per job")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for label, figure in (
+        ("enqueue one by one", found.single),
+        (f"enqueue {found.batch_size:,} a call", found.batch),
+        (f"drain, {concurrency:,} at a time", found.drain),
+    ):
+        cpu = f"{figure.cpu_per_job * 1e6:,.0f} µs"
+        table.add_row(label, f"{figure.jobs:,}", f"{figure.per_second:,.0f}", cpu)
+    console.print(table)
+    times = ", ".join(f"p{one} {found.percentile(one) * 1e3:.2f} ms" for one in PERCENTILES)
+    console.print(f"start latency  {times} ({terminal.jobs(len(found.latencies))}, idle worker)")
+    console.print(f"durability     {escape(durability or 'set on the server')}")
+    console.print(
+        "[dim]One process enqueues and runs no-op jobs; CPU time is that of this process. The jobs "
+        "are deleted; their rates per minute stay until the retention of rollups.[/]",
+        soft_wrap=True,
+    )

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import typer
 from rich.markup import escape
@@ -17,8 +16,8 @@ from windlass.app import Windlass
 from windlass.cli import terminal
 from windlass.cli.app_loader import load_app
 from windlass.cli.common_options import AppPath, AsJson, Url
+from windlass.cli.durability import url_durability
 from windlass.cli.event_loop import run
-from windlass.cli.store_connection import url_option
 from windlass.core.clock import SECOND, SystemClock
 from windlass.core.errors import StoreError, WindlassError
 from windlass.core.query.job_query import JobQuery
@@ -91,7 +90,7 @@ async def _check(url: str | None, app_path: str | None) -> tuple[list[Finding], 
         return [*findings, failed], isinstance(error, StoreError)
     if store_findings is not None:
         return [*findings, *store_findings], False
-    findings.append(_durability(store_url))
+    findings.append(url_durability(store_url))
     if path is not None:
         findings.append(Finding("driver", Verdict.OK, f"SQLite of apsw {_version('apsw')}"))
         findings += _disk(path)
@@ -136,27 +135,6 @@ def _app(app: Windlass) -> Iterator[Finding]:
                 f"{spec.name} has a timeout but runs in a thread, which cannot be stopped",
                 "make it async, or check ctx.cancelled in the task",
             )
-
-
-def _durability(url: str) -> Finding:
-    if urlsplit(url).scheme == "memory":
-        fix = "fine for tests; otherwise use sqlite:///jobs.db"
-        return Finding(
-            "durability", Verdict.WARNING, "jobs in memory are lost when their process ends", fix
-        )
-    match url_option(url, "durability"):
-        case "off":
-            fix = "remove durability=off from the URL; it is for tests"
-            return Finding("durability", Verdict.ERROR, "a power cut may corrupt the file", fix)
-        case "normal":
-            fix = "remove durability=normal from the URL if that matters"
-            message = "a power cut may lose the most recent writes"
-            return Finding("durability", Verdict.WARNING, message, fix)
-        case None | "full":
-            return Finding("durability", Verdict.OK, "full: accepted jobs survive a power cut")
-        case other:
-            fix = "remove it from the URL: full is the default"
-            return Finding("durability", Verdict.ERROR, f"invalid durability {other!r}", fix)
 
 
 def _disk(path: Path) -> Iterator[Finding]:
