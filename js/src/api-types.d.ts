@@ -184,6 +184,7 @@ export interface Job extends JobSummary {
   completedAt: string | null;
   failedAt: string | null;
   canceledAt: string | null;
+  cancelRequestedAt: string | null;
   cancelBy: string | null;
   cancelReason: string | null;
   canResume: boolean;

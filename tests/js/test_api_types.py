@@ -9,8 +9,20 @@ from pydantic import BaseModel
 from tests.js.node import JS
 
 from windlass.core.job.state import State
+from windlass.schemas import (
+    attempts,
+    diagnosis,
+    flows,
+    job_actions,
+    jobs,
+    limits,
+    queues,
+    schedules,
+    workers,
+)
 from windlass.server import problem_details
-from windlass.server.schemas import flows, job_requests, jobs, monitoring, schedules
+from windlass.server.schemas import batch_results, job_requests, monitoring
+from windlass.server.schemas import schedules as schedule_requests
 
 TEXT = (JS / "src/api-types.d.ts").read_text()
 DECLARED = {
@@ -25,22 +37,22 @@ MODELS: dict[str, type[BaseModel]] = {
     "Graph": jobs.GraphView,
     "Job": jobs.JobView,
     "EnqueuedJob": jobs.EnqueuedView,
-    "JobError": jobs.ErrorView,
+    "JobError": attempts.ErrorView,
     "JobPage": jobs.JobPage,
     "Count": jobs.CountView,
-    "BatchResult": jobs.EnqueueBatchResult,
-    "Attempt": jobs.AttemptView,
-    "Diagnosis": jobs.DiagnosisView,
-    "SubmitResult": jobs.JobStateView,
-    "CancelResult": jobs.CancelView,
-    "BulkActionResult": jobs.BulkActionView,
-    "Queue": monitoring.QueueView,
-    "Worker": monitoring.WorkerView,
+    "BatchResult": batch_results.EnqueueBatchResult,
+    "Attempt": attempts.AttemptView,
+    "Diagnosis": diagnosis.DiagnosisView,
+    "SubmitResult": job_actions.JobStateView,
+    "CancelResult": job_actions.CancelView,
+    "BulkActionResult": job_actions.BulkActionView,
+    "Queue": queues.QueueView,
+    "Worker": workers.WorkerView,
     "Task": monitoring.TaskView,
     "FailureGroup": monitoring.FailureGroupView,
     "Failures": monitoring.FailureList,
-    "Limit": monitoring.LimitView,
-    "LimitSettings": monitoring.LimitSettings,
+    "Limit": limits.LimitView,
+    "LimitSettings": limits.LimitSettings,
     "FlowSummary": flows.FlowSummary,
     "FlowPage": flows.FlowPageView,
     "Flow": flows.FlowView,
@@ -49,7 +61,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "Problem": problem_details.Problem,
     "FieldProblem": problem_details.FieldProblem,
     "NewJob": job_requests.EnqueueRequest,
-    "NewSchedule": schedules.CreateScheduleRequest,
+    "NewSchedule": schedule_requests.CreateScheduleRequest,
     "Filter": job_requests.ListJobsRequest,
     "BulkAction": job_requests.BulkActionRequest,
 }
