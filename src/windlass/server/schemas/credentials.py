@@ -10,10 +10,13 @@ from pydantic import Field
 
 from windlass.schemas.base import JsonModel
 from windlass.server.auth.api_keys import Role
+from windlass.server.auth.permissions import Permission
 from windlass.server.schemas.base import Duration, RequestModel
 
 
 class TicketView(JsonModel):
+    """A ticket that opens one stream."""
+
     ticket: str
     expires_at: datetime
 
@@ -25,8 +28,8 @@ class CallerView(JsonModel):
     """
 
     name: str
-    roles: Sequence[str]
-    permissions: Sequence[str]
+    roles: Sequence[Role]
+    permissions: Sequence[Permission]
     owner: str | None
     team: str | None
     key_id: str | None
@@ -34,6 +37,8 @@ class CallerView(JsonModel):
 
 
 class SessionView(CallerView):
+    """The caller of a new session, which ends at `expiresAt`."""
+
     expires_at: datetime
 
 

@@ -48,6 +48,8 @@ class TaskView(JsonModel):
 
 
 class TaskList(JsonModel):
+    """Tasks by name."""
+
     tasks: Sequence[TaskView]
 
 
@@ -120,6 +122,8 @@ class StatsRow(JsonModel):
 
 
 class Stats(JsonModel):
+    """Finished attempts from `since` to `until`, in steps of `step` seconds."""
+
     since: datetime
     until: datetime
     step: int
@@ -165,6 +169,8 @@ class Health(JsonModel):
 
 
 class AuditEntryView(JsonModel):
+    """An audited action of a key (`keyId`) or another caller."""
+
     at: datetime
     key_id: str | None
     name: str
