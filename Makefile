@@ -72,7 +72,7 @@ types: $(TSC)  ## check the types of the JavaScript client and the dashboard
 fix: $(READY)  ## fix style automatically
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
-docs: $(READY)  ## generate docs/reference from the code
+docs: $(READY)  ## generate docs/reference and js/src/api-types.d.ts from the code
 	@$(BIN)/python docs/generate.py
 
 pictures: $(READY) $(OUTSIDE)  ## take screenshots of the dashboard for docs/images

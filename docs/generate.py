@@ -1,4 +1,4 @@
-"""Generate the reference (docs/reference/) from the code: `make docs`."""
+"""Generate the reference (docs/reference/) and the types of the HTTP API: `make docs`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import api_types
 import code_reader
 import reference_pages
 import windlass
@@ -342,3 +343,4 @@ if __name__ == "__main__":
     OUTPUT.mkdir(exist_ok=True)
     for name, text in pages().items():
         (OUTPUT / name).write_text(text, "utf-8")
+    api_types.OUTPUT.write_text(api_types.api_types(), "utf-8")

@@ -22,11 +22,11 @@ from windlass.core.decisions import enqueue, transition
 from windlass.core.event import LIFECYCLE, EventType
 from windlass.core.job import failure, failure_details, state
 from windlass.core.job.failure import ErrorKind, Failure
+from windlass.schemas.events import REQUIRED_KEYS
 from windlass.server.auth.api_keys import Role
 from windlass.server.auth.permissions import ROLE_PERMISSIONS, Permission
 from windlass.server.problem_details import PROBLEMS
 from windlass.server.routes.route_table import ROUTES
-from windlass.server.streaming.event_encoder import REQUIRED_KEYS
 from windlass.settings import SETTINGS
 
 Table = Callable[..., str]

@@ -1,14 +1,40 @@
 /** Types of the Windlass client for browsers and Node. Durations in this file are milliseconds. */
 
 import type {
-  Attempt, BatchOptions, BatchResult, BulkAction, BulkActionResult, CancelOptions, CancelResult,
-  Count, Diagnosis, EnqueuedJob, EnqueueOptions, Failures, FieldProblem, Filter, Flow,
-  FlowActionResult, FlowPage, Graph, Job, JobPage, JobSummary, Limit, ListFilter, NewJob,
-  NewSchedule, Options, Problem, Queue, Schedule, Snapshot, State, Stats, StatsQuery, SubmitResult,
-  Task, Worker,
+  Attempt, BatchResult, BulkAction, BulkActionResult, CancelResult, Count, Diagnosis, EnqueuedJob,
+  Failures, FailuresQuery, FieldProblem, Filter, Flow, FlowActionResult, FlowPage, FlowsQuery,
+  Graph, Job, JobPage, JobSummary, Limit, NewJob, NewSchedule, Paused, Problem, Queue, Schedule,
+  State, Stats, StatsQuery, SubmitResult, Task, Worker,
 } from "./src/api-types.js";
 
 export type * from "./src/api-types.js";
+
+export interface Options {
+  signal?: AbortSignal;
+}
+
+export interface CancelOptions extends Options {
+  reason?: string;
+}
+
+/** Options of a job. A `requestId` is random by default. */
+export interface EnqueueOptions extends Omit<NewJob, "task" | "arguments">, Options {}
+
+export interface BatchOptions extends Options {
+  /** Idempotency key of the batch. Each job's key is this key with its index. */
+  requestId?: string;
+}
+
+/** Filter of a watched list: only the first page is watched. */
+export type ListFilter = Omit<Filter, "cursor">;
+
+/** State of a job on a watched list. `state` null: deleted, without the other fields. */
+export interface Snapshot
+  extends Pick<JobSummary, "id" | "seq" | "percent" | "task" | "queue" | "stage" | "phase"> {
+  state: State | null;
+  /** False when the job left the list. Other fields may then be of an earlier snapshot. */
+  listed: boolean;
+}
 
 export interface WindlassOptions {
   /** Base URL of the server, with its mount path. Default in a page: the page's origin. */
@@ -194,16 +220,14 @@ export declare class Windlass {
   request(method: string, path: string, options?: RequestOptions): Promise<any>;
 
   queues(options?: Options): Promise<Queue[]>;
-  pauseQueue(name: string, options?: Options): Promise<{ name: string; paused: boolean }>;
-  resumeQueue(name: string, options?: Options): Promise<{ name: string; paused: boolean }>;
+  pauseQueue(name: string, options?: Options): Promise<Paused>;
+  resumeQueue(name: string, options?: Options): Promise<Paused>;
   workers(options?: Options): Promise<Worker[]>;
   tasks(options?: Options): Promise<Task[]>;
   /** Top failures since a time (default: a day ago), among the last 2,000 failed jobs. */
-  failures(
-    query?: { since?: string | Date; limit?: number; group?: string }, options?: Options,
-  ): Promise<Failures>;
+  failures(query?: FailuresQuery, options?: Options): Promise<Failures>;
   /** Flows, newest first. */
-  flows(query?: { limit?: number; cursor?: string | null }, options?: Options): Promise<FlowPage>;
+  flows(query?: FlowsQuery, options?: Options): Promise<FlowPage>;
   flow(id: string, options?: Options & { limit?: number }): Promise<Flow>;
   cancelFlow(id: string, options?: CancelOptions): Promise<FlowActionResult>;
   /** Retry failed and canceled jobs and their dependents; succeeded jobs stay. */

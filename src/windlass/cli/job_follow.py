@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from windlass.cli import job_format, terminal
+from windlass.cli import terminal
+from windlass.cli.event_printer import EventPrinter, text_line
+from windlass.cli.job_format import decoded, error_fields
 from windlass.client import Client
 from windlass.core.clock import SECOND
 from windlass.core.codec import Purpose
@@ -24,14 +26,12 @@ async def follow(client: Client, row: JobRow, *, as_json: bool) -> bool:
     """Print events until the job ends; return whether it succeeded."""
     console = terminal.out()
     try:
-        if as_json:
-            async for event in client.events(row.id):
-                terminal.print_json(job_format.event_json(client, event), line=True)
-        elif console.is_terminal:
+        if console.is_terminal and not as_json:
             await _bar(client, row, console)
         else:
+            printer = EventPrinter(client, row, 0, console, as_json=as_json)
             async for event in client.events(row.id):
-                console.print(job_format.text_line(client, event), soft_wrap=True)
+                await printer.print(event)
     except asyncio.CancelledError:
         terminal.info(f"Stopped watching; the job continues: windlass jobs watch {row.id}")
         raise
@@ -57,7 +57,7 @@ async def _bar(client: Client, row: JobRow, console: Console) -> None:
         async for event in client.events(row.id):
             progress.update(bar, **_bar_update(event))
             if event.type not in _SHOWN_BY_BAR and not event.final:
-                progress.console.print(job_format.text_line(client, event), soft_wrap=True)
+                progress.console.print(text_line(client, event), soft_wrap=True)
 
 
 def _bar_update(event: Event) -> dict[str, Any]:
@@ -79,9 +79,10 @@ def print_end(client: Client, row: JobRow, console: Console) -> None:
         duration = f" after {terminal.span((row.ended_at - row.first_started_at) / SECOND)}"
     detail = ""
     if row.state is State.SUCCEEDED:
-        detail = f"result: {terminal.plain(job_format.decoded(client, row.result, Purpose.RESULT))}"
+        detail = f"result: {terminal.plain(decoded(client, row.result, Purpose.RESULT))}"
     elif row.state is State.CANCELED:
         detail = row.cancel_reason or "no reason given"
-    elif (error := job_format.error(client, row.error)) is not None:
-        detail = f"{error['code']}: {error.get('message') or ''} (windlass jobs show {row.id})"
+    elif row.error is not None:
+        message = error_fields(client, row.error).get("message") or ""
+        detail = f"{row.error.code}: {message} (windlass jobs show {row.id})"
     console.print(f"{terminal.state(row.state)}{duration}; {escape(detail)}", soft_wrap=True)

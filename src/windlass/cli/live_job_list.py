@@ -17,7 +17,8 @@ from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from windlass.cli import job_format, terminal
+from windlass.cli import terminal
+from windlass.cli.job_format import error_fields
 from windlass.client import Client
 from windlass.core.clock import SECOND
 from windlass.core.errors import StoreError
@@ -108,9 +109,9 @@ class LiveJobList:
         text = ""
         if row.ended_at is not None and row.first_started_at is not None:
             text = f" after {terminal.span((row.ended_at - row.first_started_at) / SECOND)}"
-        error = job_format.error(self._client, row.error)
-        if row.state is State.FAILED and error is not None:
-            text += f"; {error['code']}: {error.get('message') or ''}".rstrip(": ")
+        if row.state is State.FAILED and row.error is not None:
+            message = error_fields(self._client, row.error).get("message") or ""
+            text += f"; {row.error.code}: {message}".rstrip(": ")
         return escape(text)
 
     def _bars(self, console: Console) -> RenderableType:

@@ -61,6 +61,8 @@ _INVALID = 422
 
 
 class FieldProblem(BaseModel):
+    """An invalid field of a request."""
+
     field: str
     message: str
 

@@ -131,7 +131,7 @@ def test_no_migration_script_is_printed_for_an_invalid_database(
 def test_a_paused_queue_is_listed_as_paused_until_resumed(run_cli: Any, enqueue_job: Any) -> None:
     enqueue_job("add", a=1, run=False)
     assert run_cli("queues", "pause", "default", "media").code == 0
-    found = {one["queue"]: one for one in run_cli("queues", "list", "--json").json}
+    found = {one["name"]: one for one in run_cli("queues", "list", "--json").json["queues"]}
     assert [found[name]["paused"] for name in ("default", "media")] == [True, True]
     assert found["default"]["counts"]["queued"] == 1
     assert run_cli("queues", "list").out.count("paused") == 2

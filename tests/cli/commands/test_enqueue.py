@@ -16,7 +16,7 @@ def test_a_job_is_enqueued_with_its_arguments_and_options(run_process: Any, run_
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     facts = run_cli("jobs", "show", json.loads(done.stdout)["id"], "--json").json
-    assert facts["payload"] == {"a": 1, "b": 2}
+    assert facts["arguments"] == {"a": 1, "b": 2}
     assert (facts["queue"], facts["priority"], facts["tags"]) == ("slow", 7, ["x"])
     assert facts["state"] == "created"
     assert facts["dueAt"] is not None
@@ -26,7 +26,7 @@ def test_a_value_that_is_not_json_is_text_and_the_app_may_be_a_setting(run_cli: 
     done = run_cli("enqueue", "tasks.greet", "name=Ann Lee", "--json", WINDLASS_APP="tasks:app")
     assert done.code == 0, done.err
     facts = run_cli("jobs", "show", done.json["id"], "--json").json
-    assert facts["payload"] == {"name": "Ann Lee"}
+    assert facts["arguments"] == {"name": "Ann Lee"}
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_a_flow_is_canceled_as_a_whole(run_cli: RunCli, studio: Studio) -> None:
     assert "canceled 3 jobs" in run_cli("flows", "cancel", flow, "--reason", "rain").out
     assert run_cli("flows", "show", flow, "--json").json["counts"]["canceled"] == 3
     assert run_cli("jobs", "show", jobs[0], "--json").json["cancelReason"] == "rain"
-    assert run_cli("flows", "cancel", flow, "--json").json == {"id": flow, "canceled": 0}
+    assert run_cli("flows", "cancel", flow, "--json").json == {"id": flow, "jobs": 0}
 
 
 def test_the_failed_jobs_of_a_flow_are_retried_or_resumed(

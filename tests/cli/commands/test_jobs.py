@@ -72,7 +72,7 @@ def test_all_details_of_a_job_are_shown(run_cli: Any, enqueue_job: Any) -> None:
                  "fail: ValueError", "retry the job"):  # fmt: skip
         assert part in answer.out, part
     facts = run_cli("jobs", "show", job, "--json").json
-    assert facts["payload"] == {"why": "rust [here]"}
+    assert facts["arguments"] == {"why": "rust [here]"}
     assert facts["lastError"]["message"] == "rust [here]"
     assert [one["outcome"] for one in facts["attempts"]] == ["retry", "fail"]
 
@@ -158,7 +158,7 @@ def test_a_refused_job_does_not_stop_the_others(run_cli: Any, enqueue_job: Any) 
     done, waiting = enqueue_job("add", a=1), enqueue_job("add", a=2, run=False)
     answer = run_cli("jobs", "cancel", done, waiting, "--json")
     assert answer.code == 1
-    assert [one.get("error") for one in answer.json] == ["conflict", None]
+    assert [one.get("code") for one in answer.json] == ["conflict", None]
     assert run_cli("jobs", "show", waiting, "--json").json["state"] == "canceled"
 
 
@@ -183,7 +183,7 @@ def test_results_are_printed_when_the_store_fails_midway(
     assert "the disk is gone" in answer.err
     assert f"not tried: {jobs[2]}" in answer.err
     if as_json:
-        results = [(one["id"], one.get("error")) for one in answer.json]
+        results = [(one["id"], one.get("code")) for one in answer.json]
         assert results == [(jobs[0], None), (jobs[1], "store_unavailable")]
     else:
         assert answer.out == f"{jobs[0]} canceled\n"
@@ -223,12 +223,12 @@ def test_live_workers_are_listed(
     monkeypatch.setenv("COLUMNS", width)
     job = enqueue_job("add", a=1, run=False)
     assert "No running workers" in run_cli("workers", "list").err
-    assert run_cli("workers", "list", "--json").json == []
+    assert run_cli("workers", "list", "--json").json == {"workers": []}
     asyncio.run(show_worker(f"sqlite:///{project_dir}/windlass.db"))
     shown = run_cli("workers", "list").out
     for part in ("mill-1", "never", "default=3,media=1"):
         assert part in shown
-    [facts] = run_cli("workers", "list", "--json").json
+    [facts] = run_cli("workers", "list", "--json").json["workers"]
     assert (facts["name"], facts["queues"], facts["running"]) == (
         "mill-1", {"default": 3, "media": 1}, 2,
     )  # fmt: skip
@@ -239,8 +239,8 @@ def test_live_workers_are_listed(
 def test_a_retry_is_a_new_job_that_refers_to_the_old_one(run_cli: Any, enqueue_job: Any) -> None:
     job = enqueue_job("broken", why="rust")
     [answer] = run_cli("jobs", "retry", job, "--json").json
-    new = run_cli("jobs", "show", answer["newId"], "--json").json
-    assert (new["retryOf"], new["state"], new["payload"]) == (job, "queued", {"why": "rust"})
+    new = run_cli("jobs", "show", answer["id"], "--json").json
+    assert (new["retryOf"], new["state"], new["arguments"]) == (job, "queued", {"why": "rust"})
     assert run_cli("jobs", "show", job, "--json").json["retriedAs"] == new["id"]
     again = run_cli("jobs", "retry", job)
     assert again.code == 0
@@ -255,7 +255,7 @@ def test_a_resumed_job_continues_after_its_last_step(
     (project_dir / "fixed").touch()
     [answer] = run_cli("jobs", "resume", job, "--json").json
     enqueue_job("add", a=1)  # and run all waiting jobs
-    assert run_cli("jobs", "show", answer["newId"], "--json").json["result"] == "done"
+    assert run_cli("jobs", "show", answer["id"], "--json").json["result"] == "done"
     assert (project_dir / "pieces").read_text() == "x"
 
 
@@ -306,6 +306,8 @@ def test_encrypted_values_are_decrypted_only_with_the_app(run_cli: Any, project_
     assert blind.code == 0
     assert "give the app that has the key" in blind.out
     assert "xyzzy" not in blind.out
+    facts = run_cli("jobs", "show", job, "--json").json
+    assert (facts["arguments"], facts["sealed"]) == (None, True)
     assert '{"word": "xyzzy"}' in run_cli("jobs", "show", job, "-A", "sealed:app").out
 
 
@@ -317,5 +319,5 @@ def test_a_terminal_without_unicode_gets_output_with_replacements(
     shown = run_process("jobs", "show", job, PYTHONIOENCODING="ascii")
     assert shown.returncode == 0, shown.stderr
     facts = json.loads(run_process("jobs", "show", job, "--json", PYTHONIOENCODING="ascii").stdout)
-    assert facts["payload"] == {"name": "Zoë"}
+    assert facts["arguments"] == {"name": "Zoë"}
     assert run_process("check", PYTHONIOENCODING="ascii").returncode == 0

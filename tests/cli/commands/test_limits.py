@@ -37,10 +37,10 @@ def test_a_limit_is_set_and_listed(run_cli: Any, enqueue_job: Any) -> None:
     facts = run_cli("limits", "set", "task:tasks.add", "--concurrency", "2", "--json").json
     assert facts == {
         "name": "task:tasks.add", "limit": TWO, "declared": None, "override": TWO,
-        "holding": 0, "waiting": 0,
+        "holding": 0, "waiting": 0, "capped": False,
     }  # fmt: skip
     run_cli("limits", "set", "key:tasks.add", "--rate", "5/s")
-    key, queue, task = run_cli("limits", "list", "--json").json
+    key, queue, task = run_cli("limits", "list", "--json").json["limits"]
     assert (key["name"], key["holding"], key["waiting"]) == ("key:tasks.add", None, None)
     assert queue["limit"] == {"concurrency": 2, "starts": 10, "period": 60.0}
     assert task == facts
@@ -67,7 +67,7 @@ def test_without_limits_it_prints_how_to_create_one(run_cli: Any, enqueue_job: A
     done = run_cli("limits", "list")
     assert (done.code, done.out) == (0, "")
     assert "windlass limits set" in done.err
-    assert run_cli("limits", "list", "--json").json == []
+    assert run_cli("limits", "list", "--json").json == {"limits": []}
 
 
 def test_a_reset_restores_the_declared_limit(run_cli: Any, enqueue_job: Any, declare: Any) -> None:
@@ -91,7 +91,7 @@ def test_a_reset_of_an_undeclared_limit_admits_all_jobs(run_cli: Any, enqueue_jo
         "name": "queue:x",
         "limit": None,
     }
-    assert run_cli("limits", "list", "--json").json == []
+    assert run_cli("limits", "list", "--json").json == {"limits": []}
 
 
 def test_removing_a_declared_limit_warns_that_it_may_return(

@@ -27,9 +27,9 @@ def test_a_queue_shows_its_depth_and_rates_at_any_width(
     assert "default" in out
     assert "(paused)" in out
     assert max(map(len, out.splitlines())) <= int(width)
-    paused, default = run_cli("queues", "list", "--json").json
-    assert (paused["queue"], paused["paused"]) == ("a-queue-with-a-long-name", True)
-    assert default["counts"] == {"queued": 1, "running": 0, "retrying": 0, "created": 0}
+    paused, default = run_cli("queues", "list", "--json").json["queues"]
+    assert (paused["name"], paused["paused"]) == ("a-queue-with-a-long-name", True)
+    assert default["counts"] == {"queued": 1}
     pace = default["perMinute"]
     counts = [round(pace[name] * pace["minutes"]) for name in ("started", "succeeded", "failed")]
     assert counts == [3, 1, 1]  # and one retry
@@ -93,5 +93,5 @@ def test_clear_asks_before_it_cancels_waiting_jobs(run_cli: Any, enqueue_job: An
 def test_clear_with_yes_does_not_ask(run_cli: Any, enqueue_job: Any) -> None:
     enqueue_job("add", a=1, run=False)
     answer = run_cli("queues", "clear", "default", "--yes", "--reason", "a mistake", "--json")
-    assert answer.json == {"queue": "default", "canceled": 1}
+    assert answer.json == {"name": "default", "canceled": 1}
     assert "No jobs waiting in default" in run_cli("queues", "clear", "default").err

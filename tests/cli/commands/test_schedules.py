@@ -45,6 +45,9 @@ def test_a_schedule_is_added_and_listed(run_cli: Any, add: Any) -> None:
     assert facts == {
         "name": "nightly",
         "task": "tasks.greet",
+        "queue": "default",
+        "arguments": {"name": "ada"},
+        "sealed": False,
         "cron": "30 3 * * *",
         "every": None,
         "tz": "Europe/Berlin",
@@ -52,10 +55,13 @@ def test_a_schedule_is_added_and_listed(run_cli: Any, add: Any) -> None:
         "paused": False,
         "declared": False,
         "lastTick": None,
+        "lastJobId": None,
         "nextTick": facts["nextTick"],
+        "nextTicks": facts["nextTicks"],
     }
     assert facts["nextTick"].endswith(":30:00Z")
-    assert run_cli("schedules", "list", "--json").json == [facts]
+    assert (facts["nextTicks"][0], len(facts["nextTicks"])) == (facts["nextTick"], 5)
+    assert run_cli("schedules", "list", "--json").json == {"schedules": [facts]}
     add("often", "--every", "90m")
     head, first, second = run_cli("schedules", "list").out.splitlines()
     assert head.split() == ["schedule", "when", "task", "missed", "last", "next"]
@@ -80,7 +86,7 @@ def test_without_schedules_it_prints_how_to_create_one(run_cli: Any, enqueue_job
     done = run_cli("schedules", "list")
     assert (done.code, done.out) == (0, "")
     assert "windlass schedules add" in done.err
-    assert run_cli("schedules", "list", "--json").json == []
+    assert run_cli("schedules", "list", "--json").json == {"schedules": []}
 
 
 def test_a_schedule_is_paused_and_resumed(run_cli: Any, add: Any) -> None:
@@ -96,7 +102,7 @@ def test_run_enqueues_a_job_of_the_schedule_now(run_cli: Any, add: Any) -> None:
     made = run_cli("schedules", "run", "often", "--json").json
     assert (made["task"], made["queue"], made["priority"]) == ("tasks.greet", "slow", 4)
     shown = run_cli("jobs", "show", made["id"], "--json").json
-    assert (shown["payload"], shown["headers"]["schedule"]) == ({"name": "ada"}, "often")
+    assert (shown["arguments"], shown["headers"]["schedule"]) == ({"name": "ada"}, "often")
     assert shown["uniqueKey"] == "k"
     assert " queued" in run_cli("schedules", "run", "often").out
 
@@ -105,7 +111,7 @@ def test_a_schedule_is_deleted(run_cli: Any, add: Any) -> None:
     add("often", "--every", "5m")
     done = run_cli("schedules", "delete", "often")
     assert (done.code, done.out, done.err) == (0, "often deleted\n", "")
-    assert run_cli("schedules", "list", "--json").json == []
+    assert run_cli("schedules", "list", "--json").json == {"schedules": []}
 
 
 def test_deleting_a_declared_schedule_warns_that_it_returns(

@@ -131,7 +131,7 @@ def test_keys_are_created_listed_and_revoked(project_dir: Path, run_cli: RunCli)
     token = made.out.strip()
     assert re.fullmatch(r"wl_[0-9a-f]{12}_[\w-]{43}", token)
     key_id = token.split("_")[1]
-    [listed] = run_cli("keys", "list", "--json").json
+    [listed] = run_cli("keys", "list", "--json").json["keys"]
     assert (listed["id"], listed["state"], listed["owner"]) == (key_id, "valid", "o")
     assert listed["roles"] == ["producer", "viewer"]
     shown = run_cli("keys", "list")
@@ -139,7 +139,7 @@ def test_keys_are_created_listed_and_revoked(project_dir: Path, run_cli: RunCli)
     assert token.split("_", 2)[2] not in shown.out
     assert run_cli("keys", "revoke", key_id).code == 0
     assert run_cli("keys", "revoke", key_id).code == 0
-    assert run_cli("keys", "list", "--json").json[0]["state"] == "revoked"
+    assert run_cli("keys", "list", "--json").json["keys"][0]["state"] == "revoked"
     assert run_cli("keys", "revoke", "000000000000").code == 1
 
 

@@ -45,7 +45,7 @@ def test_an_unresponsive_worker_is_marked_at_any_width(
         for name in ("mill-1", "mill-2", "mill-3")
     ]
     assert marks == ["healthy", "unresponsive", "stopping"]
-    found = run_cli("workers", "list", "--json").json
+    found = run_cli("workers", "list", "--json").json["workers"]
     assert [(one["unresponsive"], one["stopping"]) for one in found] == [
         (False, False), (True, False), (False, True),
     ]  # fmt: skip

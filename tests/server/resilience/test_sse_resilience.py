@@ -24,8 +24,8 @@ from tests.server.conftest import (
 from tests.server.resilience.conftest import job_at_40_percent, read, reading, run_to_end
 
 from windlass.core.errors import StoreUnavailableError
+from windlass.schemas.events import REQUIRED_KEYS
 from windlass.server.config import AuthMode, ServerConfig
-from windlass.server.streaming.event_encoder import REQUIRED_KEYS
 from windlass.stores.http import HttpConfig, HttpStore
 
 STAGES = {

@@ -31,8 +31,8 @@ from windlass.core.codec import Purpose
 from windlass.core.event import EventType, Record
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
+from windlass.schemas.events import REQUIRED_KEYS
 from windlass.server.config import AuthMode, ServerConfig
-from windlass.server.streaming.event_encoder import REQUIRED_KEYS
 from windlass.store import AttemptRecords, Retention
 from windlass.stores.memory import MemoryStore
 from windlass.testing.wrapped_store import WrappedStore

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from windlass.app import Windlass
-from windlass.cli import job_format, terminal
+from windlass.cli import terminal
 from windlass.cli.app_loader import require_app
 from windlass.cli.common_options import AppPath, AsJson
 from windlass.cli.event_loop import run
@@ -18,6 +18,7 @@ from windlass.core.duration import to_seconds
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job.new_job import NewJob
 from windlass.options import EnqueueOptions
+from windlass.schemas.jobs import EnqueuedView
 from windlass.stores import public_url
 from windlass.task_spec import TaskSpec
 
@@ -84,7 +85,9 @@ async def _enqueue(
         if watch:
             return await follow(client, job.row, as_json=as_json)
         if as_json:
-            terminal.print_json(job_format.summary(job.row) | {"duplicate": job.duplicate})
+            row = await client.get(job.id)  # with its gate
+            view = EnqueuedView.from_row(row, client.codec, duplicate=job.duplicate)
+            terminal.print_json(view.to_json())
         else:
             note = " (already exists)" if job.duplicate else ""
             terminal.out().print(f"{job.id} {terminal.state(job.state)}{note}", soft_wrap=True)

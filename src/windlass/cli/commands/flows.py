@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated
 from uuid import UUID
 
 import typer
@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from windlass.cli import job_format, terminal
+from windlass.cli import terminal
 from windlass.cli.common_options import AppPath, AsJson, Url
 from windlass.cli.event_loop import run
 from windlass.cli.job_lookup import find_job
@@ -26,6 +26,8 @@ from windlass.core.job.dependency import Edges
 from windlass.core.job.flow_stats import FlowStats
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
+from windlass.schemas.flows import FlowActionView, FlowView
+from windlass.schemas.jobs import JobNode
 
 commands = typer.Typer(no_args_is_help=True, help="Show and manage workflows.")
 FlowId = Annotated[
@@ -36,6 +38,7 @@ MAX_ROWS = 20  # jobs shown
 MAX_PARENTS = 3  # parents shown per job
 _URGENT = frozenset({State.FAILED, State.RUNNING, State.RETRYING})
 _Jobs = list[tuple[JobRow, Edges]]
+Action = Callable[[Client, UUID], Awaitable[tuple[int, str]]]  # number of jobs, text
 
 
 @commands.command()
@@ -71,7 +74,9 @@ async def _show(
             await asyncio.sleep(REFRESH_INTERVAL)
             stats = await client.flow(flow_id)
         if as_json:
-            terminal.print_json(_fields(stats, await _jobs(client, flow_id)))
+            found = await _jobs(client, flow_id)
+            jobs = [JobNode.with_parents(row, edges.parents) for row, edges in found]
+            terminal.print_json(FlowView.of(stats, jobs, more=False).to_json())
         else:
             console.print(_render(stats, await _jobs(client, flow_id, MAX_ROWS)))
         return stats
@@ -148,24 +153,6 @@ def _after(edges: Edges) -> str:
     return f"{ids} and {more:,} more" if more > 0 else ids
 
 
-# -- JSON output
-
-
-def _fields(stats: FlowStats, jobs: _Jobs) -> dict[str, Any]:
-    return {
-        "id": str(stats.flow_id),
-        "state": stats.state.value,
-        "percent": stats.percent,
-        "counts": {state.value: stats.counts.get(state, 0) for state in State},
-        "createdAt": terminal.iso(stats.created_at),
-        "endedAt": terminal.iso(stats.ended_at),
-        "jobs": [
-            job_format.summary(row) | {"dependsOn": [str(parent) for parent in edges.parents]}
-            for row, edges in jobs
-        ],
-    }
-
-
 # -- actions
 
 
@@ -179,9 +166,9 @@ def cancel(
 ) -> None:
     """Cancel all unfinished jobs of a flow. Running jobs are asked to stop."""
 
-    async def act(client: Client, flow_id: UUID) -> tuple[dict[str, Any], str]:
+    async def act(client: Client, flow_id: UUID) -> tuple[int, str]:
         number = await client.cancel_flow(flow_id, by="command line", reason=reason)
-        return {"canceled": number}, f"canceled {number:,} jobs"
+        return number, f"canceled {number:,} jobs"
 
     _act(flow, act, (url, app), as_json=as_json)
 
@@ -199,23 +186,22 @@ def resume(flow: FlowId, url: Url = None, app: AppPath = None, as_json: AsJson =
 
 
 def _rerun(flow: str, store: tuple[str | None, str | None], *, resume: bool, as_json: bool) -> None:
-    async def act(client: Client, flow_id: UUID) -> tuple[dict[str, Any], str]:
+    async def act(client: Client, flow_id: UUID) -> tuple[int, str]:
         rows: Sequence[JobRow] = await client.retry_flow(flow_id, resume=resume)
         verb = "resumed" if resume else "retried"
-        return {"jobs": [str(row.id) for row in rows]}, f"{verb} as {len(rows):,} new jobs"
+        return len(rows), f"{verb} as {len(rows):,} new jobs"
 
     _act(flow, act, store, as_json=as_json)
 
 
-def _act(flow: str, act: Any, store: tuple[str | None, str | None], *, as_json: bool) -> None:
-    async def work() -> tuple[UUID, dict[str, Any], str]:
+def _act(flow: str, act: Action, store: tuple[str | None, str | None], *, as_json: bool) -> None:
+    async def work() -> tuple[UUID, int, str]:
         async with open_client(*store) as client:
             flow_id = await _find_flow(client, flow)
             return flow_id, *await act(client, flow_id)
 
-    coroutine: Coroutine[Any, Any, tuple[UUID, dict[str, Any], str]] = work()
-    flow_id, fields, text = run(coroutine)
+    flow_id, number, text = run(work())
     if as_json:
-        terminal.print_json({"id": str(flow_id)} | fields)
+        terminal.print_json(FlowActionView(id=flow_id, jobs=number).to_json())
     else:
         terminal.out().print(f"{flow_id} {escape(text)}", soft_wrap=True)

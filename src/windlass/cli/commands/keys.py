@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -11,11 +11,11 @@ from windlass.cli import terminal
 from windlass.cli.common_options import AppPath, AsJson, Url
 from windlass.cli.event_loop import run
 from windlass.cli.store_connection import open_client, store_url
-from windlass.core.clock import SystemClock
 from windlass.core.duration import to_seconds
-from windlass.server.auth.api_keys import ApiKey, ApiKeys, Role
+from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.server.auth.audit import AuditLog
 from windlass.server.auth.token_signer import SIGNING_RECORD, TokenSigner
+from windlass.server.schemas.api_keys import KeyList, KeyView, NewKeyView
 from windlass.store import ServerStore
 from windlass.stores.urls import public_url
 
@@ -44,33 +44,35 @@ def create(
     """
     length = None if expires_in is None else to_seconds(expires_in, "expires-in")
 
-    async def work() -> tuple[ApiKey, str, str]:
+    async def work() -> tuple[NewKeyView, str]:
         async with open_client(url, app, create=True) as client:
             await AuditLog(client.store).append(None, ACTOR, "create key", name)
             key, token = await ApiKeys(client.store).create(
                 name, role, owner=owner, team=team, expires_in=length
             )
-        return key, token, public_url(await store_url(url, app))
+            view = NewKeyView.of(key, await client.store.ping(), key=token)
+        return view, public_url(await store_url(url, app))
 
-    key, token, where = run(work())
+    new, where = run(work())
     if as_json:
-        terminal.print_json(_fields(key) | {"key": token})
+        terminal.print_json(new.to_json())
     else:
-        terminal.info(f"API key {key.id} of {name} in {where} (shown only once):")
-        terminal.out().print(token, soft_wrap=True)
+        terminal.info(f"API key {new.id} of {name} in {where} (shown only once):")
+        terminal.out().print(new.key, soft_wrap=True)
 
 
 @commands.command("list")
 def list_keys(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
     """List the keys, including revoked ones."""
 
-    async def work() -> list[ApiKey]:
+    async def work() -> KeyList:
         async with open_client(url, app) as client:
-            return await ApiKeys(client.store).list()
+            return KeyList.of(await ApiKeys(client.store).list(), await client.store.ping())
 
-    keys = run(work())
+    found = run(work())
+    keys = found.keys
     if as_json:
-        terminal.print_json([_fields(key) for key in keys])
+        terminal.print_json(found.to_json())
         return
     if not keys:
         terminal.info("No API keys")
@@ -80,7 +82,7 @@ def list_keys(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> 
         scope = " ".join(
             f"{name} {value}" for name, value in (("owner", key.owner), ("team", key.team)) if value
         )
-        cells = [key.id, key.name, " ".join(sorted(key.roles)), scope or "all", _state(key)]
+        cells = [key.id, key.name, " ".join(key.roles), scope or "all", key.state]
         table.add_row(*(escape(cell) for cell in cells))
     terminal.out().print(table)
 
@@ -89,14 +91,15 @@ def list_keys(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> 
 def revoke(key: KeyId, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
     """Revoke a key. Servers reject it within 5 s and close its streams."""
 
-    async def work() -> ApiKey:
+    async def work() -> KeyView:
         async with open_client(url, app) as client:
             await AuditLog(client.store).append(None, ACTOR, "revoke key", key)
-            return await ApiKeys(client.store).revoke(key)
+            found = await ApiKeys(client.store).revoke(key)
+            return KeyView.of(found, await client.store.ping())
 
     revoked = run(work())
     if as_json:
-        terminal.print_json(_fields(revoked))
+        terminal.print_json(revoked.to_json())
     else:
         terminal.out().print(f"{revoked.id} {escape(revoked.name)} revoked", soft_wrap=True)
 
@@ -124,24 +127,3 @@ def rotate(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> Non
         terminal.print_json({"rotated": SIGNING_RECORD})
     else:
         terminal.info("Signing key rotated; servers use it within 30 s")
-
-
-def _state(key: ApiKey) -> str:
-    if key.revoked_at is not None:
-        return "revoked"
-    return "valid" if key.valid(SystemClock().now()) else "expired"
-
-
-def _fields(key: ApiKey) -> dict[str, Any]:
-    """Format a key without its hash."""
-    return {
-        "id": key.id,
-        "name": key.name,
-        "roles": sorted(key.roles),
-        "owner": key.owner,
-        "team": key.team,
-        "state": _state(key),
-        "createdAt": terminal.iso(key.created_at),
-        "expiresAt": terminal.iso(key.expires_at),
-        "revokedAt": terminal.iso(key.revoked_at),
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 from rich.markup import escape
@@ -14,6 +14,7 @@ from windlass.cli.event_loop import run
 from windlass.cli.store_connection import open_client
 from windlass.core.admission.limit import Limit
 from windlass.records.limit_records import LimitInfo, LimitRecords
+from windlass.schemas.limits import LimitList, LimitView
 from windlass.store import COUNT_CAP
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ def list_limits(url: Url = None, app: AppPath = None, as_json: AsJson = False) -
     """List the limits, their values in code, and how many jobs use or wait for them."""
     found = run(_with_records(lambda records: records.list(), url, app))
     if as_json:
-        terminal.print_json([_fields(info) for info in found])
+        terminal.print_json(LimitList.of(found).to_json())
     elif not found:
         terminal.info(
             "No limits. Create one with windlass limits set; limits declared in code appear "
@@ -95,7 +96,7 @@ async def _with_records(
 
 def _print_limit(info: LimitInfo, *, as_json: bool) -> None:
     if as_json:
-        terminal.print_json(_fields(info))
+        terminal.print_json(LimitView.of(info).to_json())
     else:
         source = "" if info.override is not None else " (from code)"
         terminal.out().print(f"{escape(info.name)}: {info.limit}{source}", soft_wrap=True)
@@ -139,14 +140,3 @@ def _counts(info: LimitInfo) -> tuple[str, str]:
         return "", ""
     more = "+" if info.waiting >= COUNT_CAP else ""
     return f"{info.holding:,}", f"{info.waiting:,}{more}"
-
-
-def _fields(info: LimitInfo) -> dict[str, Any]:
-    return {
-        "name": info.name,
-        "limit": info.limit.encode(),
-        "declared": None if info.declared is None else info.declared.encode(),
-        "override": None if info.override is None else info.override.encode(),
-        "holding": info.holding,
-        "waiting": info.waiting,
-    }

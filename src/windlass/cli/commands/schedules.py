@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.markup import escape
 
-from windlass.cli import job_format, terminal
+from windlass.cli import terminal
 from windlass.cli.app_loader import require_app
 from windlass.cli.commands.config import duration
 from windlass.cli.commands.enqueue import find_task, parse_argument, prepare_job
@@ -17,12 +17,19 @@ from windlass.cli.event_loop import run
 from windlass.cli.store_connection import open_client
 from windlass.client import Client, accepted_row
 from windlass.core.clock import from_datetime
-from windlass.core.job.row import JobRow
 from windlass.core.schedule import MissedPolicy
 from windlass.options import EnqueueOptions
 from windlass.records.schedule_records import ScheduleInfo, ScheduleRecords
+from windlass.schemas.jobs import EnqueuedView
+from windlass.schemas.schedules import (
+    ScheduleList,
+    ScheduleView,
+    schedule_view,
+    schedule_views,
+)
 
 T = TypeVar("T")
+Described = tuple[ScheduleInfo, ScheduleView]  # for people, for scripts
 commands = typer.Typer(no_args_is_help=True, help="Manage cron schedules and intervals.")
 Name = Annotated[str, typer.Argument(help="Schedule name.")]
 
@@ -30,9 +37,16 @@ Name = Annotated[str, typer.Argument(help="Schedule name.")]
 @commands.command("list")
 def list_schedules(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
     """List schedules with their last and next run."""
-    found = run(_with_records(lambda records, _: records.list(), url, app))
+
+    async def work(records: ScheduleRecords, client: Client) -> list[Described]:
+        found = await records.list()
+        return list(zip(found, await schedule_views(found, client), strict=True))
+
+    described = run(_with_records(work, url, app))
+    found = [info for info, _ in described]
     if as_json:
-        terminal.print_json([_fields(info) for info in found])
+        views = [view for _, view in described]
+        terminal.print_json(ScheduleList(schedules=views).to_json())
     elif not found:
         terminal.info(
             "No schedules. Create one with windlass schedules add; "
@@ -83,11 +97,12 @@ def add(
     )
     application = require_app(app)
 
-    async def work() -> ScheduleInfo:
+    async def work() -> Described:
         try:
             job = prepare_job(application, find_task(application, task), values, options)
             timing: dict[str, Any] = {"cron": cron, "every": every, "tz": tz, "missed": missed}
-            return await application.schedules.aadd(name, job, **timing)
+            added = application.schedules.aadd(name, job, **timing)
+            return await _described(added, application.client())
         finally:
             await application.aclose()
 
@@ -97,17 +112,22 @@ def add(
 @commands.command()
 def pause(name: Name, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
     """Pause a schedule. Runs missed during the pause are skipped."""
-    _print_schedule(
-        run(_with_records(lambda records, _: records.pause(name), url, app)),
-        "paused",
-        as_json=as_json,
-    )
+
+    async def work(records: ScheduleRecords, client: Client) -> Described:
+        return await _described(records.pause(name), client)
+
+    found = run(_with_records(work, url, app))
+    _print_schedule(found, "paused", as_json=as_json)
 
 
 @commands.command()
 def resume(name: Name, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
     """Resume a schedule from its next tick."""
-    found = run(_with_records(lambda records, _: records.pause(name, paused=False), url, app))
+
+    async def work(records: ScheduleRecords, client: Client) -> Described:
+        return await _described(records.pause(name, paused=False), client)
+
+    found = run(_with_records(work, url, app))
     _print_schedule(found, "resumed", as_json=as_json)
 
 
@@ -130,15 +150,16 @@ def delete(name: Name, url: Url = None, app: AppPath = None, as_json: AsJson = F
 def run_now(name: Name, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
     """Enqueue its job now, in addition to its ticks; also while it is paused."""
 
-    async def work(records: ScheduleRecords, client: Client) -> JobRow:
+    async def work(records: ScheduleRecords, client: Client) -> EnqueuedView:
         [result] = await client.enqueue([await records.job(name)])
-        return accepted_row(result)
+        row = accepted_row(result)
+        return EnqueuedView.from_row(row, client.codec, duplicate=row.id != result.new.id)
 
-    row = run(_with_records(work, url, app))
+    job = run(_with_records(work, url, app))
     if as_json:
-        terminal.print_json(job_format.summary(row))
+        terminal.print_json(job.to_json())
     else:
-        terminal.out().print(f"{row.id} {terminal.state(row.state)}", soft_wrap=True)
+        terminal.out().print(f"{job.id} {terminal.state(job.state)}", soft_wrap=True)
 
 
 async def _with_records(
@@ -148,9 +169,15 @@ async def _with_records(
         return await work(ScheduleRecords(client.store), client)
 
 
-def _print_schedule(info: ScheduleInfo, action: str, *, as_json: bool) -> None:
+async def _described(change: Awaitable[ScheduleInfo], client: Client) -> Described:
+    info = await change
+    return info, await schedule_view(info, client)
+
+
+def _print_schedule(described: Described, action: str, *, as_json: bool) -> None:
+    info, view = described
     if as_json:
-        terminal.print_json(_fields(info))
+        terminal.print_json(view.to_json())
         return
     next_run = "" if info.next_tick is None else f"; next run {_next(info)}"
     terminal.out().print(f"{escape(info.name)} {action}{next_run}", soft_wrap=True)
@@ -193,20 +220,3 @@ def _next(info: ScheduleInfo) -> str:
     if info.paused:
         return "[yellow]paused[/]"
     return "never" if info.next_tick is None else terminal.ago(from_datetime(info.next_tick))
-
-
-def _fields(info: ScheduleInfo) -> dict[str, Any]:
-    last = None if info.last_tick is None else terminal.iso(from_datetime(info.last_tick))
-    upcoming = None if info.next_tick is None else terminal.iso(from_datetime(info.next_tick))
-    return {
-        "name": info.name,
-        "task": info.task,
-        "cron": info.cron,
-        "every": info.every,
-        "tz": info.tz,
-        "missed": info.missed.value,
-        "paused": info.paused,
-        "declared": info.declared,
-        "lastTick": last,
-        "nextTick": upcoming,
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import typer
 from rich.markup import escape
@@ -13,6 +12,7 @@ from windlass.cli.common_options import AppPath, AsJson, Url
 from windlass.cli.event_loop import run
 from windlass.cli.store_connection import open_client
 from windlass.core.worker_presence import LiveWorker
+from windlass.schemas.workers import Workers
 
 commands = typer.Typer(no_args_is_help=True, help="List running workers.")
 
@@ -31,7 +31,7 @@ def list_workers(url: Url = None, app: AppPath = None, as_json: AsJson = False) 
     """
     found = run(_workers(url, app))
     if as_json:
-        terminal.print_json([_fields(worker) for worker in found])
+        terminal.print_json(Workers.of(found).to_json())
     elif not found:
         terminal.info("No running workers. Start one with windlass worker module:app")
     elif terminal.out().width < terminal.NARROW_WIDTH:
@@ -88,21 +88,3 @@ def _last_claim(worker: LiveWorker) -> str:
 
 def _queues(worker: LiveWorker) -> str:
     return ",".join(f"{name}={slots}" for name, slots in worker.queues.items())
-
-
-def _fields(worker: LiveWorker) -> dict[str, Any]:
-    return {
-        "name": worker.name,
-        "host": worker.host,
-        "pid": worker.pid,
-        "version": worker.version,
-        "queues": dict(worker.queues),
-        "tasks": list(worker.tasks),
-        "running": worker.running,
-        "free": worker.free,
-        "stopping": worker.stopping,
-        "unresponsive": worker.unresponsive,
-        "startedAt": terminal.iso(worker.started_at),
-        "seenAt": terminal.iso(worker.seen_at),
-        "lastClaimAt": terminal.iso(worker.last_claim_at),
-    }

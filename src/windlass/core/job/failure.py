@@ -19,6 +19,8 @@ PARENT_FAILED = "parent_failed"
 
 
 class ErrorKind(StrEnum):
+    """Whether an error is retried."""
+
     RETRYABLE = "RETRYABLE"
     TERMINAL = "TERMINAL"
 

@@ -36,6 +36,14 @@ class Role(StrEnum):
     ADMIN = "admin"  # everything
 
 
+class KeyState(StrEnum):
+    """Whether a key can be used."""
+
+    VALID = "valid"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
     """A key. With an owner (or team), it sees and creates only jobs of that owner (and team)."""
@@ -50,8 +58,14 @@ class ApiKey:
     expires_at: Instant | None = None
     revoked_at: Instant | None = None
 
+    def state(self, now: Instant) -> KeyState:
+        if self.revoked_at is not None:
+            return KeyState.REVOKED
+        expired = self.expires_at is not None and now >= self.expires_at
+        return KeyState.EXPIRED if expired else KeyState.VALID
+
     def valid(self, now: Instant) -> bool:
-        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+        return self.state(now) is KeyState.VALID
 
     def encode(self) -> bytes:
         values = asdict(self) | {"roles": sorted(self.roles)}

@@ -2,7 +2,7 @@
 
 /** @import { Icon } from "./view/icons.js" */
 /** @import { Connection } from "./live/messages.js" */
-/** @import { Permission } from "./session.js" */
+/** @import { Permission } from "./client/windlass.js" */
 
 import { duration } from "./format.js";
 import { live } from "./live/tab-client.js";

@@ -1,7 +1,7 @@
 /** Pages by URL path. */
 
 /** @import { Page } from "./page-view.js" */
-/** @import { Permission } from "./session.js" */
+/** @import { Permission } from "./client/windlass.js" */
 
 import { auditPage } from "./page/audit.js";
 import { enqueuePage } from "./page/enqueue.js";

@@ -1,23 +1,10 @@
 /** The signed-in user and their permissions. */
 
-/** @import { WindlassError } from "./client/windlass.js" */
+/** @import { Caller, Permission, WindlassError } from "./client/windlass.js" */
 
 import { api } from "./api.js";
 
-/**
- * @typedef {object} Session
- * @property {string} name
- * @property {string[]} roles
- * @property {string[]} permissions
- * @property {string | null} owner
- * @property {string | null} team
- * @property {string | null} keyId
- * @property {"session" | "key" | "open"} by
- */
-
-/** @typedef {"read" | "monitor" | "produce" | "delete" | "operate" | "admin"} Permission */
-
-/** @type {Session | null} */
+/** @type {Caller | null} */
 let session = null;
 
 export const currentSession = () => session;
@@ -31,7 +18,7 @@ export const identityKey = () => JSON.stringify(session);
 /**
  * Return whether the server's session is of another user: another tab may have signed in again.
  *
- * @param {Session | null} current
+ * @param {Caller | null} current
  */
 export const isOtherUser = (current) =>
   current !== null && JSON.stringify(current) !== identityKey();

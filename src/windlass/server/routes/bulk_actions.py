@@ -12,12 +12,12 @@ from windlass.core.decisions.transition import Status
 from windlass.core.errors import ConflictError, NotFoundError, RequestError
 from windlass.core.job.row import JobRow
 from windlass.core.query.job_query import JobQuery, Page, matches
+from windlass.schemas.job_actions import BulkActionView, RefusedView
 from windlass.server.auth.permissions import Permission
 from windlass.server.auth.scoped_enqueue import hide_foreign
 from windlass.server.context import Ctx, RequestContext
 from windlass.server.problem_details import ApiError, invalid_field
 from windlass.server.schemas.job_requests import BulkAction, BulkActionRequest
-from windlass.server.schemas.jobs import BulkActionView, RefusedView
 
 # A second call must not re-run the same jobs again.
 RERUNS = frozenset({BulkAction.RETRY, BulkAction.RESUME})

@@ -12,13 +12,8 @@ from windlass.server.auth.api_keys import ApiKeys
 from windlass.server.auth.tickets import Tickets
 from windlass.server.context import Ctx
 from windlass.server.problem_details import ApiError
-from windlass.server.schemas.credentials import (
-    CreateKeyRequest,
-    KeyList,
-    KeyView,
-    NewKeyView,
-    TicketView,
-)
+from windlass.server.schemas.api_keys import KeyList, KeyView, NewKeyView
+from windlass.server.schemas.credentials import CreateKeyRequest, TicketView
 
 
 async def create_key(ctx: Ctx, body: CreateKeyRequest) -> NewKeyView:
@@ -31,12 +26,13 @@ async def create_key(ctx: Ctx, body: CreateKeyRequest) -> NewKeyView:
         team=body.team,
         expires_in=None if body.expires_in is None else to_seconds(body.expires_in, "expiresIn"),
     )
-    return NewKeyView.created(key, token)
+    return NewKeyView.of(key, await ctx.client.store.ping(), key=token)
 
 
 async def list_keys(ctx: Ctx) -> KeyList:
     """List all keys, also revoked ones, without their secrets."""
-    return KeyList(keys=[KeyView.of(key) for key in await ApiKeys(ctx.client.store).list()])
+    store = ctx.client.store
+    return KeyList.of(await ApiKeys(store).list(), await store.ping())
 
 
 async def revoke_key(
@@ -44,7 +40,8 @@ async def revoke_key(
 ) -> KeyView:
     """Revoke a key: within 5 seconds on all servers, open streams included."""
     await ctx.audit("revoke key", key_id)
-    return KeyView.of(await ApiKeys(ctx.client.store).revoke(key_id))
+    store = ctx.client.store
+    return KeyView.of(await ApiKeys(store).revoke(key_id), await store.ping())
 
 
 async def create_ticket(ctx: Ctx) -> TicketView:

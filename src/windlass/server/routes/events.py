@@ -10,10 +10,10 @@ from fastapi.responses import JSONResponse
 
 from windlass.core.errors import NotFoundError, WindlassError
 from windlass.core.job.row import JobRow
+from windlass.schemas.events import EventPageView
 from windlass.server.context import Ctx, PathId, RequestContext
 from windlass.server.problem_details import invalid_field
 from windlass.server.schemas.event_requests import EventsRequest, SharedStreamRequest, parse_filters
-from windlass.server.schemas.jobs import EventPageView
 from windlass.server.streaming import feeds as event_feeds
 from windlass.server.streaming import sse
 from windlass.server.streaming.event_encoder import EventEncoder
@@ -39,7 +39,7 @@ async def events(
     _check_cursor(row, stream_filter)
     if sse.MEDIA_TYPE not in accept:
         page = await _page(ctx, job_id, stream_filter, params.limit)
-        return JSONResponse(page.model_dump(mode="json", by_alias=True))
+        return JSONResponse(page.to_json())
     if row.final and stream_filter.after >= row.seq:
         return Response(status_code=status.HTTP_204_NO_CONTENT)
     feed = event_feeds.job_feed(ctx.server.hub, job_id, stream_filter)

@@ -10,13 +10,13 @@ from fastapi import Query
 
 from windlass.core.errors import NotFoundError
 from windlass.core.query.job_query import MAX_PAGE, JobQuery
+from windlass.schemas.flows import FlowActionView, FlowPageView, FlowView
+from windlass.schemas.jobs import JobNode
 from windlass.server.auth.scoped_enqueue import hide_foreign
 from windlass.server.context import Ctx, PathId, RequestContext
 from windlass.server.remote import store_access
 from windlass.server.remote.store_access import MAX_FLOWS
-from windlass.server.schemas.flows import FlowActionView, FlowPageView, FlowView
 from windlass.server.schemas.job_requests import ReasonRequest
-from windlass.server.schemas.jobs import JobNode
 
 MAX_PARENTS = 20  # listed of each job of a flow; a job may have 100,000
 

@@ -9,12 +9,12 @@ from fastapi import Response, status
 from windlass.client import accepted_row
 from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.errors import ConflictError
-from windlass.core.job.state import State
+from windlass.schemas.job_actions import CancelView, JobStateView
+from windlass.schemas.jobs import EnqueuedView
 from windlass.server.auth.scoped_enqueue import hide_foreign
 from windlass.server.context import Ctx, PathId, RequestContext
 from windlass.server.routes.bulk_actions import delete_job
 from windlass.server.schemas.job_requests import ReasonRequest
-from windlass.server.schemas.jobs import CancelView, EnqueuedView, JobStateView
 
 
 async def submit(ctx: Ctx, job_id: PathId) -> JobStateView:
@@ -33,13 +33,7 @@ async def cancel(ctx: Ctx, job_id: PathId, body: ReasonRequest | None = None) ->
         state = (await ctx.job(job_id)).state  # it ended before the cancel
         if not state.final:
             raise
-        return CancelView(id=job_id, status=state.value, cleanup_scheduled=False)
-    requested = state is not State.CANCELED
-    return CancelView(
-        id=job_id,
-        status="requested" if requested else state.value,
-        cleanup_scheduled=requested,
-    )
+    return CancelView.of(job_id, state)
 
 
 async def retry(ctx: Ctx, job_id: PathId, response: Response) -> EnqueuedView:

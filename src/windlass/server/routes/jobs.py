@@ -10,11 +10,21 @@ from fastapi import Header, Query, Request, Response, status
 from pydantic import ValidationError
 
 from windlass.client import accepted_row, check_accepted
-from windlass.core.decisions.enqueue import EnqueueResult
+from windlass.core.decisions.enqueue import EnqueueResult, EnqueueStatus
 from windlass.core.errors import ConflictError, NotFoundError, WindlassError
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
 from windlass.insights.job_graph import job_graph
+from windlass.schemas.attempts import Attempts
+from windlass.schemas.diagnosis import DiagnosisView
+from windlass.schemas.jobs import (
+    CountView,
+    EnqueuedView,
+    GraphView,
+    JobPage,
+    JobSummary,
+    JobView,
+)
 from windlass.server.auth.scoped_enqueue import enqueue_scoped
 from windlass.server.context import Ctx, PathId, RequestContext
 from windlass.server.problem_details import (
@@ -24,19 +34,7 @@ from windlass.server.problem_details import (
     problem,
 )
 from windlass.server.schemas import job_requests
-from windlass.server.schemas.jobs import (
-    Attempts,
-    AttemptView,
-    CountView,
-    DiagnosisView,
-    EnqueueBatchResult,
-    EnqueueBatchResults,
-    EnqueuedView,
-    GraphView,
-    JobPage,
-    JobSummary,
-    JobView,
-)
+from windlass.server.schemas.batch_results import EnqueueBatchResult, EnqueueBatchResults
 
 IdempotencyKey = Annotated[
     str | None,
@@ -103,9 +101,14 @@ def _parse_item(ctx: RequestContext, item: Any, key: str | None) -> NewJob:
 def _batch_result(result: EnqueueResult, row: JobRow | None) -> EnqueueBatchResult:
     if row is None:
         error = result.error or ConflictError(f"job {result.new.id} was rejected")
-        return EnqueueBatchResult(status=result.status.value, problem=problem(error))
-    status_text = "duplicate" if _is_duplicate(result) else "created"
-    return EnqueueBatchResult(status=status_text, job=JobSummary.of(row))
+        conflict = result.status is EnqueueStatus.CONFLICT
+        return EnqueueBatchResult(
+            status="conflict" if conflict else "refused", problem=problem(error)
+        )
+    duplicate = _is_duplicate(result)
+    return EnqueueBatchResult(
+        status="duplicate" if duplicate else "created", job=JobSummary.of(row)
+    )
 
 
 def _is_duplicate(result: EnqueueResult) -> bool:
@@ -131,8 +134,7 @@ def _row_known(result: EnqueueResult) -> bool:
 async def list_jobs(ctx: Ctx, filters: Annotated[job_requests.ListJobsRequest, Query()]) -> JobPage:
     """List jobs, newest first."""
     query = filters.query(ctx.caller, filters.cursor)
-    page = await ctx.client.store.find(replace(query, omit_payload=True))
-    return JobPage(jobs=[JobSummary.of(row) for row in page.rows], cursor=page.cursor)
+    return JobPage.of(await ctx.client.store.find(replace(query, omit_payload=True)))
 
 
 async def count(ctx: Ctx, filters: Annotated[job_requests.ListJobsRequest, Query()]) -> CountView:
@@ -154,8 +156,7 @@ async def attempts(ctx: Ctx, job_id: PathId) -> Attempts:
     found = await ctx.client.store.attempts(job_id)
     if found is None:
         raise NotFoundError(f"no job {job_id}")
-    views: Sequence[AttemptView] = [AttemptView.from_attempt(item, ctx.app.codec) for item in found]
-    return Attempts(attempts=views)
+    return Attempts.of(found, ctx.app.codec)
 
 
 async def graph(ctx: Ctx, job_id: PathId) -> GraphView:

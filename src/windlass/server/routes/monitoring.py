@@ -10,20 +10,18 @@ from fastapi import Query
 from windlass.core.clock import SECOND, Instant, from_datetime, minute_of
 from windlass.core.query.job_query import MAX_PAGE
 from windlass.records.limit_records import LimitRecords
+from windlass.schemas.limits import LimitList
+from windlass.schemas.workers import Workers
 from windlass.server.auth.audit import AuditLog
 from windlass.server.context import Ctx
 from windlass.server.problem_details import invalid_field
 from windlass.server.schemas.monitoring import (
     AuditPage,
     FailureList,
-    LimitList,
-    LimitView,
     Stats,
     StatsGroupBy,
     TaskList,
     TaskView,
-    Workers,
-    WorkerView,
 )
 
 MINUTE = 60
@@ -34,13 +32,12 @@ MAX_STEPS = 1500
 
 async def workers(ctx: Ctx) -> Workers:
     """List running workers."""
-    return Workers(workers=[WorkerView.of(worker) for worker in await ctx.client.workers()])
+    return Workers.of(await ctx.client.workers())
 
 
 async def limits(ctx: Ctx) -> LimitList:
     """List limits, with the number of jobs that hold a slot and that wait."""
-    found = await LimitRecords(ctx.client.store).list()
-    return LimitList(limits=[LimitView.of(item) for item in found])
+    return LimitList.of(await LimitRecords(ctx.client.store).list())
 
 
 async def failures(

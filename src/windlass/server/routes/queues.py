@@ -7,19 +7,15 @@ from typing import Annotated
 from fastapi import Path
 
 from windlass.core.size_limits import MAX_NAME, check_text
+from windlass.schemas.queues import PausedView, Queues
 from windlass.server.context import Ctx
-from windlass.server.schemas.monitoring import (
-    PausedView,
-    Queues,
-    QueueView,
-)
 
 QueueName = Annotated[str, Path(description="Name of the queue.")]
 
 
 async def list_queues(ctx: Ctx) -> Queues:
     """List queues with unfinished jobs, paused queues, and recently active queues."""
-    return Queues(queues=[QueueView.of(queue) for queue in await ctx.client.queues()])
+    return Queues.of(await ctx.client.queues())
 
 
 async def pause(ctx: Ctx, queue: QueueName) -> PausedView:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from windlass.schemas.events import EventPageView
+from windlass.schemas.jobs import EnqueuedView
 from windlass.server.auth.authenticator import Credential
 from windlass.server.auth.permissions import Permission
 from windlass.server.auth.sessions import PATH as SESSION
@@ -25,7 +27,6 @@ from windlass.server.routes import (
     store_protocol,
     worker_api,
 )
-from windlass.server.schemas.jobs import EnqueuedView, EventPageView
 from windlass.server.schemas.monitoring import Health
 from windlass.stores.wire_format import PATH
 

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import Path
 
-from windlass.records.schedule_records import ScheduleInfo
-from windlass.server.context import Ctx, RequestContext
-from windlass.server.schemas.jobs import EnqueuedView
-from windlass.server.schemas.schedules import CreateScheduleRequest, ScheduleList, ScheduleView
+from windlass.schemas.jobs import EnqueuedView
+from windlass.schemas.schedules import ScheduleList, ScheduleView, schedule_view, schedule_views
+from windlass.server.context import Ctx
+from windlass.server.schemas.schedules import CreateScheduleRequest
 
 ScheduleName = Annotated[str, Path(description="Name of the schedule.")]
 
 
 async def list_schedules(ctx: Ctx) -> ScheduleList:
     """List all schedules by name."""
-    return ScheduleList(schedules=await _views(ctx, await ctx.app.schedules.alist()))
-
-
-async def _views(ctx: RequestContext, infos: Sequence[ScheduleInfo]) -> Sequence[ScheduleView]:
-    """Convert schedules; drop the last job of each if it is past retention."""
-    last = [info.last_job_id for info in infos if info.last_job_id is not None]
-    kept = {row.id for row in await ctx.client.store.get(last) if row is not None}
-    codec = ctx.app.codec
-    return [
-        ScheduleView.from_schedule(info, codec, last_job_exists=info.last_job_id in kept)
-        for info in infos
-    ]
-
-
-async def _view(ctx: RequestContext, schedule: ScheduleInfo) -> ScheduleView:
-    [view] = await _views(ctx, [schedule])
-    return view
+    found = await ctx.app.schedules.alist()
+    return ScheduleList(schedules=await schedule_views(found, ctx.client))
 
 
 async def add(ctx: Ctx, body: CreateScheduleRequest) -> ScheduleView:
@@ -43,24 +27,24 @@ async def add(ctx: Ctx, body: CreateScheduleRequest) -> ScheduleView:
     schedule = await ctx.app.schedules.aadd(
         body.name, job, cron=body.cron, every=body.every, tz=body.tz, missed=body.missed
     )
-    return await _view(ctx, schedule)
+    return await schedule_view(schedule, ctx.client)
 
 
 async def get(ctx: Ctx, name: ScheduleName) -> ScheduleView:
     """Get a schedule."""
-    return await _view(ctx, await ctx.app.schedules.aget(name))
+    return await schedule_view(await ctx.app.schedules.aget(name), ctx.client)
 
 
 async def pause(ctx: Ctx, name: ScheduleName) -> ScheduleView:
     """Pause a schedule; ticks during the pause are skipped."""
     await ctx.audit("pause schedule", name)
-    return await _view(ctx, await ctx.app.schedules.apause(name))
+    return await schedule_view(await ctx.app.schedules.apause(name), ctx.client)
 
 
 async def resume(ctx: Ctx, name: ScheduleName) -> ScheduleView:
     """Resume a schedule from its next tick."""
     await ctx.audit("resume schedule", name)
-    return await _view(ctx, await ctx.app.schedules.aresume(name))
+    return await schedule_view(await ctx.app.schedules.aresume(name), ctx.client)
 
 
 async def run(ctx: Ctx, name: ScheduleName) -> EnqueuedView:

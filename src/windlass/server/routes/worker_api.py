@@ -14,14 +14,15 @@ from windlass.core.errors import WindlassError
 from windlass.core.job.lease import DEFAULT_LEASE, Claim, ExtendResult, Lease, check_lease
 from windlass.core.job.row import JobRow
 from windlass.core.task_token import TaskToken
+from windlass.schemas.base import decode_value, time
+from windlass.schemas.jobs import JobView
 from windlass.server.context import Ctx, RequestContext
 from windlass.server.problem_details import ApiError, invalid_field
 from windlass.server.remote import worker_presence
 from windlass.server.remote.attempt_reports import AttemptReportReader, refused_result, work_result
 from windlass.server.remote.task_tokens import issue_token, lease_seconds, verify_token
 from windlass.server.remote.worker_claim import claim_jobs, snooze_unknown_tasks
-from windlass.server.schemas.base import parse_duration, time
-from windlass.server.schemas.jobs import JobView, decode_value
+from windlass.server.schemas.base import parse_duration
 from windlass.server.schemas.worker_api import (
     ClaimedList,
     ClaimedView,

@@ -1,4 +1,4 @@
-"""Schemas of API keys, sessions and tickets."""
+"""Schemas of sessions and tickets, and of requests for keys."""
 
 from __future__ import annotations
 
@@ -8,53 +8,28 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from windlass.server.auth.api_keys import ApiKey, Role
-from windlass.server.schemas.base import Duration, RequestModel, ResponseModel, shared_fields
+from windlass.schemas.base import JsonModel
+from windlass.server.auth.api_keys import Role
+from windlass.server.auth.permissions import Permission
+from windlass.server.schemas.base import Duration, RequestModel
 
 
-class KeyView(ResponseModel):
-    id: str
-    name: str
-    roles: Sequence[str]
-    owner: str | None
-    team: str | None
-    created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
+class TicketView(JsonModel):
+    """A ticket that opens one stream."""
 
-    @classmethod
-    def of(cls, key: ApiKey) -> KeyView:
-        return KeyView(**shared_fields(KeyView, key) | {"roles": sorted(key.roles)})
-
-
-class NewKeyView(KeyView):
-    """A new key; `key` is its secret text, which cannot be shown again."""
-
-    key: str
-
-    @staticmethod
-    def created(key: ApiKey, token: str) -> NewKeyView:
-        return NewKeyView(**KeyView.of(key).model_dump(), key=token)
-
-
-class KeyList(ResponseModel):
-    keys: Sequence[KeyView]
-
-
-class TicketView(ResponseModel):
     ticket: str
     expires_at: datetime
 
 
-class CallerView(ResponseModel):
+class CallerView(JsonModel):
     """The caller; `by` is its authentication: a session, a key, or none (`open`).
 
     `permissions` follow from its roles, and its owner or team.
     """
 
     name: str
-    roles: Sequence[str]
-    permissions: Sequence[str]
+    roles: Sequence[Role]
+    permissions: Sequence[Permission]
     owner: str | None
     team: str | None
     key_id: str | None
@@ -62,6 +37,8 @@ class CallerView(ResponseModel):
 
 
 class SessionView(CallerView):
+    """The caller of a new session, which ends at `expiresAt`."""
+
     expires_at: datetime
 
 

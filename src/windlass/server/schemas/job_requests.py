@@ -112,6 +112,8 @@ class EnqueueBatchRequest(RequestModel):
 
 
 class ReasonRequest(RequestModel):
+    """Why a job is canceled; stored with it."""
+
     reason: str | None = None
 
 

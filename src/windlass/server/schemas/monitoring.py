@@ -1,4 +1,4 @@
-"""Schemas of queues, workers, tasks, failures, limits, statistics, health and the audit log."""
+"""Schemas of tasks, failures, statistics, health and the audit log."""
 
 from __future__ import annotations
 
@@ -9,97 +9,16 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from windlass.core.admission.limit import Limit
 from windlass.core.clock import SECOND, Instant, to_datetime
 from windlass.core.job.state import State
-from windlass.core.query.queue_rates import Rates
-from windlass.core.worker_presence import LiveWorker
 from windlass.insights.failure_groups import FailureGroup, FailureGroups
-from windlass.insights.queue_overview import Queue
-from windlass.records.limit_records import LimitInfo
+from windlass.schemas.base import JsonModel, shared_fields
 from windlass.server.auth.audit import AuditEntry
-from windlass.server.schemas.base import ResponseModel, shared_fields
-from windlass.store import COUNT_CAP, Rollup
+from windlass.store import Rollup
 from windlass.task_spec import TaskSpec
 
 
-class RatesView(ResponseModel):
-    """Attempts per minute, mean queue wait and mean run time in seconds, over `minutes`."""
-
-    minutes: float
-    started: float
-    succeeded: float
-    failed: float
-    retried: float
-    canceled: float
-    mean_wait: float | None
-    mean_run: float | None
-
-    @staticmethod
-    def of(rates: Rates) -> RatesView:
-        return RatesView(**shared_fields(RatesView, rates))
-
-
-class QueueView(ResponseModel):
-    """A queue; `counts` are by state, lower bounds for states in `capped`.
-
-    `oldestAge` is the queue wait of the oldest queued job in seconds.
-    """
-
-    name: str
-    paused: bool
-    counts: Mapping[str, int]
-    capped: Sequence[str]
-    oldest_queued_at: datetime | None
-    oldest_age: float | None
-    per_minute: RatesView
-
-    @staticmethod
-    def of(queue: Queue) -> QueueView:
-        values = shared_fields(QueueView, queue) | {
-            "counts": {state.value: number for state, number in queue.counts.items()},
-            "capped": sorted(state.value for state in queue.capped),
-            "per_minute": RatesView.of(queue.rates),
-        }
-        return QueueView(**values)
-
-
-class Queues(ResponseModel):
-    queues: Sequence[QueueView]
-
-
-class PausedView(ResponseModel):
-    name: str
-    paused: bool
-
-
-class WorkerView(ResponseModel):
-    """A live worker; `unresponsive` if it has free slots but has not claimed for a while."""
-
-    name: str
-    host: str
-    pid: int
-    version: str
-    queues: Mapping[str, int]
-    tasks: Sequence[str]
-    started_at: datetime
-    seen_at: datetime
-    last_claim_at: datetime | None
-    running: int
-    free: int
-    stopping: bool
-    unresponsive: bool
-
-    @staticmethod
-    def of(worker: LiveWorker) -> WorkerView:
-        return WorkerView(**shared_fields(WorkerView, worker))
-
-
-class Workers(ResponseModel):
-    workers: Sequence[WorkerView]
-
-
-class TaskView(ResponseModel):
+class TaskView(JsonModel):
     """A task; `arguments` and `result` are JSON schemas, `description` is its docstring."""
 
     name: str
@@ -128,11 +47,13 @@ class TaskView(ResponseModel):
         )
 
 
-class TaskList(ResponseModel):
+class TaskList(JsonModel):
+    """Tasks by name."""
+
     tasks: Sequence[TaskView]
 
 
-class FailureGroupView(ResponseModel):
+class FailureGroupView(JsonModel):
     """Failed jobs of one task with the same error; type, message and job are of the last one.
 
     `message` is the first line; messages that differ only in numbers count as the same. Type and
@@ -157,7 +78,7 @@ class FailureGroupView(ResponseModel):
         return FailureGroupView(**shared_fields(FailureGroupView, group), job_ids=jobs)
 
 
-class FailureList(ResponseModel):
+class FailureList(JsonModel):
     """Failure groups, most frequent first, of `scanned` jobs; `capped` if more jobs failed."""
 
     since: datetime
@@ -177,47 +98,6 @@ class FailureList(ResponseModel):
         )
 
 
-class LimitSettings(ResponseModel):
-    """Maximum of running jobs, and of starts within any `period` seconds."""
-
-    concurrency: int | None
-    starts: int | None
-    period: float | None
-
-    @staticmethod
-    def of(limit: Limit | None) -> LimitSettings | None:
-        return None if limit is None else LimitSettings(**shared_fields(LimitSettings, limit))
-
-
-class LimitView(ResponseModel):
-    """A limit; `limit` is in effect: the override, or else the declared one.
-
-    `holding` counts queued and running jobs, `waiting` jobs that wait for a slot; a lower bound if
-    `capped`. Both are null for limits per key (`key:…`), which have many gates.
-    """
-
-    name: str
-    limit: LimitSettings
-    declared: LimitSettings | None
-    override: LimitSettings | None
-    holding: int | None
-    waiting: int | None
-    capped: bool
-
-    @staticmethod
-    def of(info: LimitInfo) -> LimitView:
-        values = {name: LimitSettings.of(getattr(info, name)) for name in _LIMITS}
-        capped = (info.waiting or 0) >= COUNT_CAP
-        return LimitView(**shared_fields(LimitView, info) | values | {"capped": capped})
-
-
-_LIMITS = ("limit", "declared", "override")
-
-
-class LimitList(ResponseModel):
-    limits: Sequence[LimitView]
-
-
 class StatsGroupBy(StrEnum):
     """Grouping of statistics, in addition to the outcome."""
 
@@ -226,7 +106,7 @@ class StatsGroupBy(StrEnum):
     NONE = "none"
 
 
-class StatsRow(ResponseModel):
+class StatsRow(JsonModel):
     """Attempts with this outcome in the `step` seconds from `at`; means are seconds.
 
     `queue` or `task` is null if it sums up all of them.
@@ -241,7 +121,9 @@ class StatsRow(ResponseModel):
     mean_run: float
 
 
-class Stats(ResponseModel):
+class Stats(JsonModel):
+    """Finished attempts from `since` to `until`, in steps of `step` seconds."""
+
     since: datetime
     until: datetime
     step: int
@@ -279,14 +161,16 @@ class Stats(ResponseModel):
         return Stats(since=to_datetime(since), until=to_datetime(until), step=step, rows=rows)
 
 
-class Health(ResponseModel):
+class Health(JsonModel):
     """Health status; `problems` and what to do are shown only to authenticated callers."""
 
     status: str
     problems: Sequence[str] | None = None
 
 
-class AuditEntryView(ResponseModel):
+class AuditEntryView(JsonModel):
+    """An audited action of a key (`keyId`) or another caller."""
+
     at: datetime
     key_id: str | None
     name: str
@@ -294,7 +178,7 @@ class AuditEntryView(ResponseModel):
     target: str
 
 
-class AuditPage(ResponseModel):
+class AuditPage(JsonModel):
     """Audit entries, newest first; `cursor` leads to older ones."""
 
     entries: Sequence[AuditEntryView]

@@ -12,9 +12,10 @@ from windlass.core.event import EventType
 from windlass.core.job.state import State
 from windlass.core.size_limits import MAX_NAME
 from windlass.core.task_token import MAX_LENGTH
+from windlass.schemas.base import JsonModel
+from windlass.schemas.jobs import JobView
 from windlass.server.problem_details import Problem
-from windlass.server.schemas.base import Duration, RequestModel, ResponseModel
-from windlass.server.schemas.jobs import JobView
+from windlass.server.schemas.base import Duration, RequestModel
 
 Token = Annotated[str, Field(max_length=MAX_LENGTH)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
@@ -36,7 +37,7 @@ class ClaimRequest(RequestModel):
     wait: Duration = 0.0
 
 
-class ClaimedView(ResponseModel):
+class ClaimedView(JsonModel):
     """A claimed job. `checkpoints` are the results of steps that earlier attempts completed."""
 
     task_token: str
@@ -46,7 +47,7 @@ class ClaimedView(ResponseModel):
     job: JobView
 
 
-class ClaimedList(ResponseModel):
+class ClaimedList(JsonModel):
     """Claimed jobs; `claimId` is the given or generated one, to repeat the call."""
 
     claim_id: str
@@ -120,7 +121,7 @@ class RecordsBatch(RequestModel):
     tasks: Annotated[Sequence[RecordsItem], Field(min_length=1)]
 
 
-class WorkResult(ResponseModel):
+class WorkResult(JsonModel):
     """`status`: applied, stale (lease lost: stop the task), conflict, missing, busy, or refused.
 
     `state` is the new state of the job: `canceled` if a cancel was requested before a success.
@@ -131,7 +132,7 @@ class WorkResult(ResponseModel):
     problem: Problem | None = None
 
 
-class WorkResults(ResponseModel):
+class WorkResults(JsonModel):
     """One result for each item of the request, in the same order."""
 
     results: Sequence[WorkResult]
@@ -145,5 +146,5 @@ class ExtendLeaseResult(WorkResult):
     cancel_requested: bool = False
 
 
-class ExtendLeaseResults(ResponseModel):
+class ExtendLeaseResults(JsonModel):
     results: Sequence[ExtendLeaseResult]

@@ -1,42 +1,21 @@
-"""Events encoded for streams: each has at least the keys of its type."""
+"""Events encoded for streams."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from pydantic.alias_generators import to_camel
-
 from windlass.core.clock import Instant
 from windlass.core.codec import Codec
 from windlass.core.event import Event, EventType
-from windlass.server.schemas.base import time
-from windlass.server.schemas.jobs import EventView, iso
+from windlass.schemas.events import EventView, event_data
 from windlass.store import Store
 from windlass.stores.event_decoder import EventDecoder, decode_event
 from windlass.stores.wire_format import EVENT, event_message
 
 _LINE_ENDS = {0x85: r"\u0085", 0x2028: r"\u2028", 0x2029: r"\u2029"}
-REQUIRED_KEYS: Mapping[EventType, tuple[str, ...]] = {
-    EventType.JOB_STATUS: ("status", "stage", "phase", "percent", "attempt"),
-    EventType.STEP_STATUS: ("step", "status", "phase"),
-    EventType.STEP_PROGRESS: ("step", "phase", "progressPct", "message", "etaSeconds"),
-    EventType.WARNING: ("message", "step"),
-    EventType.ERROR: ("message", "step"),
-    EventType.JOB_COMPLETED: ("status", "jobId", "artifacts", "output"),
-    EventType.JOB_FAILED: ("status", "jobId", "stage", "errors", "errorMessage", "logs"),
-    EventType.JOB_CANCELLED: ("status", "jobId", "stage", "message"),
-    EventType.CANCEL_REQUESTED: ("by", "reason"),
-    EventType.LOG: ("level", "message"),
-    EventType.ARTIFACT: ("name", "uri", "size"),
-    EventType.PROCESS_START: ("pid", "startedAt"),
-    EventType.PROCESS_END: ("exitCode", "runDuration"),
-    EventType.PROCESS_ERROR: ("message",),
-    EventType.OUTPUT: ("stream", "text", "offset"),
-}
 
 
 class EncodedEvent:
@@ -50,22 +29,11 @@ class EncodedEvent:
         self.type: EventType = event.type
         self.final: bool = event.final
         self.always_sent = event.final or event.type is EventType.RESYNC
-        self.data = _data(event)
+        self.data = event_data(event)
 
     @property
     def view(self) -> EventView:
-        event = self.event
-        at = time(event.at)
-        assert at is not None
-        return EventView(
-            id=event.wire_id,
-            seq=event.seq,
-            at=at,
-            type=event.type.value,
-            job_id=event.job_id,
-            correlation_id=event.correlation_id,
-            data=self.data,
-        )
+        return EventView.of(self.event, self.data)
 
     @cached_property
     def for_job_stream(self) -> bytes:
@@ -81,32 +49,7 @@ class EncodedEvent:
     @cached_property
     def for_shared_stream(self) -> bytes:
         """Return the message of a stream of many jobs; its data has the job id and the sequence."""
-        return sse_message(
-            self.type.value, to_json(self.view.model_dump(mode="json", by_alias=True))
-        )
-
-
-def _data(event: Event) -> dict[str, Any]:
-    data = dict(event.data)
-    if event.type is EventType.RESYNC:
-        data = _resync_data(data) | {"jobId": str(event.job_id)}
-    elif isinstance(data.get("error"), dict):
-        data["error"] = data["error"] | {"at": iso(data["error"]["at"])}
-    for key in REQUIRED_KEYS.get(event.type, ()):
-        data.setdefault(key, None)
-    data["correlationId"] = event.correlation_id
-    return data
-
-
-def _resync_data(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the stored state of a job to API names and times."""
-    error = data.get("error")
-    fields = {
-        to_camel(name): iso(value) if name.endswith("_at") and isinstance(value, int) else value
-        for name, value in data.items()
-        if name != "error"
-    }
-    return fields | {"error": error | {"at": iso(error["at"])} if error else None}
+        return sse_message(self.type.value, to_json(self.view.to_json()))
 
 
 def to_json(value: Any) -> str:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from windlass.cli import job_format, terminal
+from windlass.cli import terminal
 from windlass.cli.common_options import AppPath, AsJson, Url
 from windlass.cli.event_loop import run
 from windlass.cli.store_connection import open_client
@@ -18,6 +18,7 @@ from windlass.core.admission.gates import limit_name
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query.job_query import MAX_PAGE, JobQuery, Page
+from windlass.schemas.jobs import JobPage
 
 QueueNames = Annotated[list[str] | None, typer.Option(help="Filter by queue; may be repeated.")]
 TaskNames = Annotated[list[str] | None, typer.Option(help="Filter by task; may be repeated.")]
@@ -57,8 +58,7 @@ def list_jobs(
     )
     page = run(_find(query, url, app))
     if as_json:
-        jobs = [job_format.summary(row) for row in page.rows]
-        terminal.print_json({"jobs": jobs, "cursor": page.cursor})
+        terminal.print_json(JobPage.of(page).to_json())
     else:
         _print(page)
 

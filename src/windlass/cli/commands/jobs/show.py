@@ -8,17 +8,21 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from windlass.cli import job_format, terminal
+from windlass.cli import terminal
 from windlass.cli.common_options import AppPath, AsJson, JobId, Url
 from windlass.cli.event_loop import run
+from windlass.cli.job_format import decoded, error_fields
 from windlass.cli.job_lookup import find_job
 from windlass.cli.store_connection import open_client
 from windlass.core.clock import SECOND
+from windlass.core.codec import Purpose
 from windlass.core.job import failure_details
 from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import Edges
+from windlass.core.job.failure import Failure
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import Trigger
+from windlass.schemas.jobs import JobDetails
 
 MAX_LISTED = 3  # parents or children shown
 _FIELDS = (
@@ -29,7 +33,7 @@ _FIELDS = (
     ("endedAt", "ended"), ("dueAt", "due"), ("expiresAt", "expires"), ("worker", "worker"),
     ("cancelRequestedAt", "cancel requested"), ("cancelReason", "cancel reason"),
     ("retryOf", "retry of"), ("retriedAs", "retried as"), ("lastCompletedStep", "last step"),
-    ("payload", "payload"), ("result", "result"), ("flowId", "flow"),
+    ("arguments", "payload"), ("result", "result"), ("flowId", "flow"),
 )  # fmt: skip
 
 
@@ -43,10 +47,12 @@ async def _show(job: str, url: str | None, app: str | None, *, as_json: bool) ->
         row = await client.get(await find_job(client, job))
         attempts = await client.store.attempts(row.id) or []
         [edges] = await client.store.edges([row.id])
-        fields = job_format.details(client, row, attempts) | job_format.edges(row, edges)
+    fields = JobDetails.of_job(row, edges, attempts, client.codec).to_json()
     if as_json:
         terminal.print_json(fields)
         return
+    fields["arguments"] = decoded(client, row.payload, Purpose.PAYLOAD)
+    fields["result"] = decoded(client, row.result, Purpose.RESULT)
     console = terminal.out()
     console.print(
         f"[bold]{row.id}[/] {terminal.state(row.state)} {_progress(row)}".rstrip(), soft_wrap=True
@@ -58,7 +64,8 @@ async def _show(job: str, url: str | None, app: str | None, *, as_json: bool) ->
             )
     _edges(row, edges, console)
     _attempts(row, attempts, console)
-    _error(row, fields, console)
+    if row.error is not None:
+        _error(row, row.error, error_fields(client, row.error), console)
 
 
 def _progress(row: JobRow) -> str:
@@ -101,16 +108,13 @@ def _attempts(row: JobRow, attempts: Sequence[Attempt], console: Console) -> Non
     console.print(table)
 
 
-def _error(row: JobRow, fields: dict[str, Any], console: Console) -> None:
-    error = fields["lastError"]
-    if error is None or row.error is None:
-        return
-    details = failure_details.details(row.error, task=row.task, stage=row.stage)
-    message = str(error.get("message") or details.category)
+def _error(row: JobRow, failure: Failure, fields: dict[str, Any], console: Console) -> None:
+    details = failure_details.details(failure, task=row.task, stage=row.stage)
+    message = str(fields.get("message") or details.category)
     console.print(f"[red]{escape(details.summary)}[/]: {escape(message)}")
     if row.final:
         console.print(f"  {escape(details.category)}; {escape(details.advice)}")
     if row.can_resume:
         console.print(f"  windlass jobs resume {row.id} continues after step {row.last_step!r}")
-    if error.get("traceback"):
-        console.print(escape(error["traceback"].rstrip()), style="dim", soft_wrap=True)
+    if fields.get("traceback"):
+        console.print(escape(fields["traceback"].rstrip()), style="dim", soft_wrap=True)

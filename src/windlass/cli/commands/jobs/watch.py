@@ -8,9 +8,10 @@ from uuid import UUID
 
 import typer
 
-from windlass.cli import job_format, terminal
+from windlass.cli import terminal
 from windlass.cli.common_options import AppPath, AsJson, JobId, Url
 from windlass.cli.event_loop import run
+from windlass.cli.event_printer import EventPrinter
 from windlass.cli.job_follow import follow
 from windlass.cli.job_lookup import find_job
 from windlass.cli.store_connection import open_client
@@ -50,13 +51,10 @@ async def _logs(
 ) -> None:
     async with open_client(*store) as client:
         row = await client.get(await find_job(client, job))
-        console = terminal.out()
         events = client.events(row.id, after) if follow else _stored_events(client, row.id, after)
+        printer = EventPrinter(client, row, after, terminal.out(), as_json=as_json)
         async for event in events:
-            if as_json:
-                terminal.print_json(job_format.event_json(client, event), line=True)
-            else:
-                console.print(job_format.text_line(client, event), soft_wrap=True)
+            await printer.print(event)
 
 
 async def _stored_events(client: Client, job: UUID, after: int) -> AsyncIterator[Event]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
@@ -13,14 +11,15 @@ from windlass.cli.common_options import AppPath, AsJson, JobId, Url
 from windlass.cli.event_loop import run
 from windlass.cli.job_lookup import find_job
 from windlass.cli.store_connection import open_client
-from windlass.core.diagnosis import Diagnosis, Reason
+from windlass.core.diagnosis import Diagnosis
+from windlass.schemas.diagnosis import DiagnosisView
 
 
 def why(job: JobId, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
     """Explain why a job is not running: lists every reason."""
     diagnosis = run(_diagnose(job, url, app))
     if as_json:
-        terminal.print_json(_fields(diagnosis))
+        terminal.print_json(DiagnosisView.of(diagnosis).to_json())
         return
     console = terminal.out()
     console.print(f"[bold]{diagnosis.job_id}[/] {terminal.state(diagnosis.state)}", soft_wrap=True)
@@ -42,20 +41,3 @@ def _print(console: Console, text: str, indent: int) -> None:
 async def _diagnose(job: str, url: str | None, app: str | None) -> Diagnosis:
     async with open_client(url, app) as client:
         return await client.why(await find_job(client, job))
-
-
-def _fields(diagnosis: Diagnosis) -> dict[str, Any]:
-    return {
-        "id": str(diagnosis.job_id),
-        "state": diagnosis.state.value,
-        "reasons": [_reason(one) for one in diagnosis.reasons],
-    }
-
-
-def _reason(one: Reason) -> dict[str, Any]:
-    return {
-        "code": one.code.value,
-        "text": one.text,
-        "at": terminal.iso(one.at),
-        "advice": one.advice,
-    }

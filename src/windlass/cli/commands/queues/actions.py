@@ -12,6 +12,7 @@ from windlass.cli.common_options import AppPath, AsJson, Url
 from windlass.cli.event_loop import run
 from windlass.cli.store_connection import open_client
 from windlass.core.job.state import WAITING
+from windlass.schemas.queues import PausedView
 
 Queues = Annotated[list[str], typer.Argument(help="Queue names.")]
 
@@ -31,7 +32,8 @@ def _set_paused(
 ) -> None:
     run(_pause(queues, store, paused=paused))
     if as_json:
-        terminal.print_json([{"queue": name, "paused": paused} for name in queues])
+        views = [PausedView(name=name, paused=paused) for name in queues]
+        terminal.print_json([view.to_json() for view in views])
         return
     console = terminal.out()
     for name in queues:
@@ -63,7 +65,7 @@ def clear(
             raise typer.Exit(terminal.FAILED)
     canceled = run(_clear(queue, reason, (url, app)))
     if as_json:
-        terminal.print_json({"queue": queue, "canceled": canceled})
+        terminal.print_json({"name": queue, "canceled": canceled})
     elif canceled:
         terminal.out().print(f"{escape(queue)}: {terminal.jobs(canceled)} canceled", soft_wrap=True)
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from rich.markup import escape
 
@@ -13,6 +12,7 @@ from windlass.cli.event_loop import run
 from windlass.cli.store_connection import open_client
 from windlass.core.job.state import State
 from windlass.insights.queue_overview import Queue
+from windlass.schemas.queues import Queues
 
 _COUNTED = (State.QUEUED, State.RUNNING, State.RETRYING, State.CREATED)
 _STATES = [state.value for state in _COUNTED]
@@ -30,7 +30,7 @@ def list_queues(url: Url = None, app: AppPath = None, as_json: AsJson = False) -
     """
     found = run(_queues(url, app))
     if as_json:
-        terminal.print_json([_fields(queue) for queue in found])
+        terminal.print_json(Queues.of(found).to_json())
     elif not found:
         terminal.info("All queues are empty")
     elif not (_table(found, _COLUMNS) or _table(found, _COLUMNS[:-2])):
@@ -106,20 +106,3 @@ def _rate(rate: float) -> str:
     if not rate:
         return ""
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"  # noqa: PLR2004 - three digits at most
-
-
-def _fields(queue: Queue) -> dict[str, object]:
-    camel = {
-        "".join([first, *map(str.title, rest)]): value
-        for name, value in asdict(queue.rates).items()
-        for first, *rest in [name.split("_")]
-    }
-    return {
-        "queue": queue.name,
-        "paused": queue.paused,
-        "counts": {state.value: queue.counts.get(state, 0) for state in _COUNTED},
-        "capped": sorted(state.value for state in queue.capped),
-        "oldestQueuedAt": terminal.iso(queue.oldest_queued_at),
-        "oldestAge": queue.oldest_age,
-        "perMinute": camel,
-    }

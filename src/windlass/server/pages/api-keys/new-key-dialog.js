@@ -1,15 +1,12 @@
 /** Dialogs to create an API key and to show it once. */
 
+/** @import { CreatedKey, NewKey, Role } from "../client/windlass.js" */
+
 import { h } from "../view/virtual-dom.js";
 import { confirm, openDialog } from "../view/dialog.js";
 import { copyButton } from "../view/components.js";
 
-/**
- * @typedef {{ name: string, roles: string[], owner?: string, team?: string, expiresIn?: string }}
- *   CreateKeyRequest
- */
-/** @typedef {{ id: string, name: string, key: string }} CreatedKey */
-
+/** @type {Record<Role, string>} */
 const ROLES = {
   viewer: "read",
   producer: "read; enqueue, cancel, retry, resume",
@@ -20,12 +17,12 @@ const ROLES = {
 
 /**
  * @param {boolean} first whether it is the first key, after which sign-in is required
- * @returns {Promise<CreateKeyRequest | null>}
+ * @returns {Promise<NewKey | null>}
  */
 export async function askForKey(first) {
   /** @type {Record<string, string>} */
   const values = { name: "", owner: "", team: "", expiresIn: "" };
-  /** @type {Set<string>} */
+  /** @type {Set<Role>} */
   const roles = new Set(first ? ["admin"] : []);
   const confirmed = await openDialog({
     title: "New API key",
@@ -43,7 +40,7 @@ export async function askForKey(first) {
         "fieldset",
         { class: "group" },
         h("legend", null, "Roles"),
-        Object.entries(ROLES).map(([role, may]) => box(role, may, roles, changed)),
+        /** @type {Role[]} */ (Object.keys(ROLES)).map((role) => box(role, roles, changed)),
       ),
       text("owner", "Only jobs of owner", "empty: all owners", values, changed),
       text("team", "Only jobs of team", "empty: all teams", values, changed),
@@ -52,7 +49,7 @@ export async function askForKey(first) {
   });
   if (!confirmed) return null;
   const more = Object.entries(values).filter(([, value]) => value.trim() !== "");
-  return /** @type {CreateKeyRequest} */ ({ ...Object.fromEntries(more), roles: [...roles] });
+  return /** @type {NewKey} */ ({ ...Object.fromEntries(more), roles: [...roles] });
 }
 
 /**
@@ -81,12 +78,11 @@ const text = (name, label, hint, values, changed) =>
   );
 
 /**
- * @param {string} role
- * @param {string} may
- * @param {Set<string>} roles
+ * @param {Role} role
+ * @param {Set<Role>} roles
  * @param {() => void} changed
  */
-const box = (role, may, roles, changed) =>
+const box = (role, roles, changed) =>
   h(
     "label",
     { class: "check" },
@@ -98,7 +94,7 @@ const box = (role, may, roles, changed) =>
         changed();
       },
     }),
-    h("span", null, h("strong", null, role), h("span", { class: "soft small" }, ` ${may}`)),
+    h("span", null, h("strong", null, role), h("span", { class: "soft small" }, ` ${ROLES[role]}`)),
   );
 
 /** @param {CreatedKey} created */

@@ -1,9 +1,8 @@
 /** Actions on jobs: labels, permissions, and states they apply to. */
 
 /** @import { BulkAction, BulkActionFilter, Filter } from "../client/windlass.js" */
-/** @import { JobSummary, State } from "../client/windlass.js" */
+/** @import { JobSummary, Permission, State } from "../client/windlass.js" */
 /** @import { Icon } from "../view/icons.js" */
-/** @import { Permission } from "../session.js" */
 
 import { may } from "../session.js";
 import { CAN } from "../job-state.js";

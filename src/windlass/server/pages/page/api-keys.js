@@ -1,5 +1,6 @@
 /** Table of API keys; create and revoke keys. */
 
+/** @import { ApiKey } from "../client/windlass.js" */
 /** @import { Page } from "../page-view.js" */
 /** @import { Column } from "../view/components.js" */
 
@@ -11,21 +12,9 @@ import { h } from "../view/virtual-dom.js";
 import { badge, button, empty, errorNote, table, title, when } from "../view/components.js";
 import { toast } from "../view/toast.js";
 
-/**
- * @typedef {object} Key
- * @property {string} id
- * @property {string} name
- * @property {string[]} roles
- * @property {string | null} owner
- * @property {string | null} team
- * @property {string} createdAt
- * @property {string | null} expiresAt
- * @property {string | null} revokedAt
- */
-
 /** @type {Page} */
 export function apiKeysPage(view) {
-  /** @type {Key[] | null} */
+  /** @type {ApiKey[] | null} */
   let keys = null;
   /** @type {unknown} */
   let error = null;
@@ -52,7 +41,7 @@ export function apiKeysPage(view) {
     }
     await load();
   };
-  const revoke = async (/** @type {Key} */ key) => {
+  const revoke = async (/** @type {ApiKey} */ key) => {
     const own = key.id === currentSession()?.keyId;
     const confirmed = await confirm({
       title: `Revoke key ${key.name || key.id}?`,
@@ -93,20 +82,16 @@ export function apiKeysPage(view) {
   ];
 }
 
-/** Active keys first, newest first. @param {Key} key @param {Key} other */
+/** Active keys first, newest first. @param {ApiKey} key @param {ApiKey} other */
 const order = (key, other) =>
   Number(key.revokedAt !== null) - Number(other.revokedAt !== null) ||
   other.createdAt.localeCompare(key.createdAt);
 
-/** @param {Key} key */
-function stateBadge(key) {
-  if (key.revokedAt !== null) return badge("canceled", "revoked");
-  if (key.expiresAt !== null && new Date(key.expiresAt) < new Date())
-    return badge("canceled", "expired");
-  return badge("succeeded", "active");
-}
+/** @param {ApiKey} key */
+const stateBadge = ({ state }) =>
+  state === "valid" ? badge("succeeded", "active") : badge("canceled", state);
 
-/** @type {Column<Key>[]} */
+/** @type {Column<ApiKey>[]} */
 const COLUMNS = [
   {
     name: "Key",
@@ -139,7 +124,7 @@ const COLUMNS = [
   { name: "Expires or revoked", cell: (key) => when(key.revokedAt ?? key.expiresAt) },
 ];
 
-/** @param {(key: Key) => unknown} revoke @returns {Column<Key>} */
+/** @param {(key: ApiKey) => unknown} revoke @returns {Column<ApiKey>} */
 const revokeColumn = (revoke) => ({
   name: "Actions",
   cell: (key) =>

@@ -1,5 +1,6 @@
 /** Audit log of changes. */
 
+/** @import { AuditEntry } from "../client/windlass.js" */
 /** @import { Page } from "../page-view.js" */
 /** @import { Column } from "../view/components.js" */
 
@@ -7,11 +8,6 @@ import { timeText } from "../format.js";
 import { h } from "../view/virtual-dom.js";
 import { Pager } from "../view/pagination.js";
 import { button, empty, jobLink, table, title } from "../view/components.js";
-
-/**
- * @typedef {{ at: string, keyId: string | null, name: string, action: string, target: string }}
- *   AuditEntry
- */
 
 const ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 const MAX_LENGTH = 300; // characters: an action may name hundreds of jobs

@@ -1,7 +1,7 @@
 /** One flow: progress, graph with live states, actions on the whole flow. */
 
 /** @import { Page, PageView } from "../page-view.js" */
-/** @import { Flow } from "../client/windlass.js" */
+/** @import { Flow, JobNode } from "../client/windlass.js" */
 
 import { api } from "../api.js";
 import { stateCountsText } from "../flow/state-counts.js";
@@ -200,9 +200,7 @@ class FlowDetails {
 /** @param {Flow["counts"]} counts */
 const total = (counts) => Object.values(counts).reduce((sum, count) => sum + count, 0);
 
-/** @typedef {Flow["jobs"][number]} FlowJob */
-
-/** @type {import("../view/components.js").Column<FlowJob>[]} */
+/** @type {import("../view/components.js").Column<JobNode>[]} */
 const COLUMNS = [
   { name: "State", cell: (job) => h("span", null, badge(job.state)) },
   {

@@ -2,7 +2,7 @@
 
 /** @import { Page } from "../page-view.js" */
 /** @import { Column } from "../view/components.js" */
-/** @import { Flow } from "../client/windlass.js" */
+/** @import { FlowSummary } from "../client/windlass.js" */
 
 import { stateCountsText } from "../flow/state-counts.js";
 import { shortId, secondsSince, duration } from "../format.js";
@@ -12,19 +12,17 @@ import { h } from "../view/virtual-dom.js";
 import { Pager, olderButton } from "../view/pagination.js";
 import { badge, bar, empty, errorNote, table, title, when } from "../view/components.js";
 
-/** @typedef {Omit<Flow, "jobs">} FlowRow */
-
 const PERIOD = 3; // seconds
 const PATH = "/api/flows?limit=50";
 const NONE = "Create one with chain(a, b), group(…) or app.flow().";
 
 /** @type {Page} */
 export function flowsPage(view) {
-  /** @type {FlowRow[] | null} */
+  /** @type {FlowSummary[] | null} */
   let newest = null;
-  /** Flows pushed off the first page while older ones are shown. @type {FlowRow[]} */
+  /** Flows pushed off the first page while older ones are shown. @type {FlowSummary[]} */
   let displaced = [];
-  /** @type {Pager<FlowRow> | null} */
+  /** @type {Pager<FlowSummary> | null} */
   let older = null;
   /** @type {string | null} */
   let cursor = null;
@@ -63,13 +61,13 @@ export function flowsPage(view) {
   };
 }
 
-/** Return flows that are not in `excluded`. @param {FlowRow[]} flows @param {FlowRow[]} excluded */
+/** Return flows that are not in `excluded`. @param {FlowSummary[]} flows @param {FlowSummary[]} excluded */
 function without(flows, excluded) {
   const known = new Set(excluded.map(({ id }) => id));
   return flows.filter(({ id }) => !known.has(id));
 }
 
-/** @type {Column<FlowRow>[]} */
+/** @type {Column<FlowSummary>[]} */
 const COLUMNS = [
   {
     name: "Flow",

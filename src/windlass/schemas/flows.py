@@ -9,30 +9,27 @@ from uuid import UUID
 
 from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.state import State
-from windlass.server.schemas.base import ResponseModel, shared_fields
-from windlass.server.schemas.jobs import JobNode
+from windlass.schemas.base import JsonModel, shared_fields
+from windlass.schemas.jobs import JobNode
 
 
-class FlowSummary(ResponseModel):
+class FlowSummary(JsonModel):
     """A flow; `counts` are by state. If `capped`, all values are of its newest 1,000 jobs."""
 
     id: UUID
     state: State
     percent: int
-    counts: Mapping[str, int]
+    counts: Mapping[State, int]
     capped: bool
     created_at: datetime
     ended_at: datetime | None
 
     @classmethod
     def field_values(cls, stats: FlowStats) -> dict[str, Any]:
-        return shared_fields(FlowSummary, stats) | {
-            "id": stats.flow_id,
-            "counts": {state.value: number for state, number in stats.counts.items()},
-        }
+        return shared_fields(FlowSummary, stats) | {"id": stats.flow_id}
 
 
-class FlowPageView(ResponseModel):
+class FlowPageView(JsonModel):
     """A page of flows, maybe short or empty; `cursor` leads to the next page, null is the end."""
 
     flows: Sequence[FlowSummary]
@@ -58,7 +55,7 @@ class FlowView(FlowSummary):
         return FlowView(**FlowView.field_values(stats), jobs=jobs, more_parents=more)
 
 
-class FlowActionView(ResponseModel):
+class FlowActionView(JsonModel):
     """Result of a flow action; `jobs` is the number of affected jobs."""
 
     id: UUID
