@@ -15,8 +15,8 @@ from windlass.core.event import Event, EventType
 from windlass.core.job.failure import CRASHED
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.job import EventDecoder
 from windlass.schemas.events import EventView, event_data
+from windlass.stores.event_decoder import EventDecoder
 
 _PURPOSES = {
     EventType.JOB_COMPLETED: Purpose.RESULT,

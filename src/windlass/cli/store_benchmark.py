@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
-from windlass.client import NO_OPTIONS, Client, check_accepted
+from windlass.client import Client, check_accepted
 from windlass.core.decisions.transition import CancelRequest, Status
 from windlass.core.errors import ConflictError, StoreError, StoreUnavailableError
 from windlass.core.query.job_query import JobQuery
 from windlass.core.size_limits import MAX_NAME, check_text
-from windlass.option_parsers import task_options
+from windlass.options import NO_OPTIONS, new_job, task_options
 from windlass.task_spec import Registry, TaskSpec
 from windlass.worker import Worker, WorkerConfig
 
@@ -145,7 +145,7 @@ class StoreBenchmark:
     async def _enqueue(self, count: int) -> None:
         if self._stopping:
             raise asyncio.CancelledError
-        jobs = [self._client.prepare(self._spec, (), {}, NO_OPTIONS) for _ in range(count)]
+        jobs = [new_job(self._spec, (), {}, NO_OPTIONS, self._client.codec) for _ in range(count)]
         self._ids += [job.id for job in jobs]
         for result in await self._client.enqueue(jobs):
             check_accepted(result)
