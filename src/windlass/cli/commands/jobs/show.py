@@ -41,7 +41,7 @@ def show(job: JobId, url: Url = None, app: AppPath = None, as_json: AsJson = Fal
 async def _show(job: str, url: str | None, app: str | None, *, as_json: bool) -> None:
     async with open_client(url, app) as client:
         row = await client.get(await find_job(client, job))
-        attempts = await client.store.attempts(row.id) or []
+        attempts = await client.store.insights.attempts(row.id) or []
         [edges] = await client.store.edges([row.id])
         fields = job_format.details(client, row, attempts) | job_format.edges(row, edges)
     if as_json:
