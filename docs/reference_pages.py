@@ -306,7 +306,7 @@ def events(table: Table) -> str:
 
 
 def contract(describe: Describe) -> str:
-    rules = inspect.cleandoc(store.__doc__ or "").partition("\n\n")[2]
+    rules = inspect.cleandoc(store.contract.__doc__ or "").partition("\n\n")[2]
     methods = inspect.getsource(store.Store)
     text = describe(store.Store, 2).replace("## Store\n", "## Methods\n", 1)
     for title, below in re.findall(r"# -- (.+)\n\n(?: {4}@.+\n)* {4}(?:async )?def (\w+)", methods):
@@ -317,7 +317,10 @@ def contract(describe: Describe) -> str:
     return "\n\n".join([
         "# The store contract",
         "For authors of stores. A store is correct if it passes `windlass.testing.conformance`.",
-        "## Rules", rules, text, "## Values",
+        "## Rules", rules, text,
+        describe(store.StoreInsights, 2).replace("## StoreInsights\n", "## Insights\n", 1),
+        "`stores.computed_insights` computes all of them except `gates` and `rollups`.",
+        "## Values",
         ("See also [JobRow](python.md#jobrow), [NewJob](python.md#newjob), "
         "[Event](python.md#event) and [State](python.md#state)."),
         *(describe(thing) for thing in _values()),
@@ -327,9 +330,14 @@ def contract(describe: Describe) -> str:
 def _values() -> list[Any]:
     """Return all argument and result types of the methods, with the types of their fields."""
     elsewhere = {"JobRow", "NewJob", "Event", "State", "Retention"}
-    names = {**vars(enqueue), **vars(event), **vars(transition), **vars(store)}
+    modules = (enqueue, event, transition, store.contract, store.insights, store.values)
+    names = {name: thing for module in modules for name, thing in vars(module).items()}
     found: dict[str, Any] = {}
-    todo = [inspect.getsource(store.Store)]
+    todo = [
+        inspect.getsource(store.Store),
+        inspect.getsource(store.StoreInsights),
+        str(transition.ApplyRequest),
+    ]
     while todo:
         for name in re.findall(r"\b[A-Z]\w+", todo.pop()):
             thing = names.get(name)

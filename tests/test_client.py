@@ -26,7 +26,7 @@ from windlass.store import AttemptRecords
 from windlass.stores.memory import MemoryStore
 from windlass.task_spec import TaskOptions, TaskSpec
 from windlass.testing.clock import START, VirtualClock
-from windlass.testing.factories import claim_one, make_job, settle_one
+from windlass.testing.factories import claim_all, claim_one, make_job, settle_one
 
 ID = UUID("018f2f6e-0000-7000-8000-000000000001")
 
@@ -256,3 +256,15 @@ async def test_a_job_without_a_completed_step_is_not_resumed(client: Client) -> 
         ConflictError, match="has no completed step to resume from; retry it instead"
     ):
         await client.resume(row.id)
+
+
+# -- queues
+
+
+async def test_a_queue_is_paused_until_it_is_resumed(client: Client) -> None:
+    await client.enqueue([make_job(queue="mail"), make_job(queue="film")])
+    await client.pause(["mail", "film"])
+    assert [queue.paused for queue in await client.queues()] == [True, True]
+    assert await claim_all(client.store, "mail", "film") == []
+    await client.pause(["mail"], paused=False)
+    assert [row.queue for row in await claim_all(client.store, "mail", "film")] == ["mail"]

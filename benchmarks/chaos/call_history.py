@@ -14,7 +14,7 @@ from uuid import UUID
 
 from benchmarks.chaos.checks.linearizability import Call, Kind, explain, shown
 from windlass.core.decisions.enqueue import EnqueueResult
-from windlass.core.decisions.transition import ApplyResult, CancelRequest, Transition
+from windlass.core.decisions.transition import ApplyRequest, ApplyResult, CancelRequest, Transition
 from windlass.core.job.lease import DEFAULT_LEASE, Claim, ExtendResult, Lease
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
@@ -85,19 +85,15 @@ class HistoryRecordingStore(WrappedStore):
             self._record_result(job, reported, "stale" if answer.stale else "applied")
         return answers
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
-        requested = [
-            (transition.job_id, self._transition(transition)) for transition in transitions
-        ]
+    async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
+        requested = [(request.job_id, self._request(request)) for request in requests]
         creation = self._call(Kind.ENQUEUE)
-        children = [
-            (child.id, creation) for transition in transitions for child in transition.children
-        ]
-        answers = await self._note([*requested, *children], self.store.apply(transitions))
-        for (job, call), transition, answer in zip(requested, transitions, answers, strict=True):
+        children = [(child.id, creation) for request in requests for child in _children(request)]
+        answers = await self._note([*requested, *children], self.store.apply(requests))
+        for (job, call), request, answer in zip(requested, requests, answers, strict=True):
             self._record_result(job, call, answer.status, answer.state)
             if answer.applied and answer.state is State.SUCCEEDED:
-                for child in transition.children:
+                for child in _children(request):
                     self._record_result(child.id, creation, "applied")
         return answers
 
@@ -107,13 +103,6 @@ class HistoryRecordingStore(WrappedStore):
             (lease.job_id, self._call(Kind.RECORD, lease.fence, lease.token)) for lease in leases
         ]
         answers = await self._note(requested, self.store.record(attempt_records))
-        for (job, call), answer in zip(requested, answers, strict=True):
-            self._record_result(job, call, answer.status, answer.state)
-        return answers
-
-    async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
-        requested = [(request.job_id, self._call(Kind.CANCEL)) for request in requests]
-        answers = await self._note(requested, self.store.cancel(requests))
         for (job, call), answer in zip(requested, answers, strict=True):
             self._record_result(job, call, answer.status, answer.state)
         return answers
@@ -133,6 +122,13 @@ class HistoryRecordingStore(WrappedStore):
     ) -> Call:
         now = self._history.clock()
         return Call(kind=kind, began=now, by=self._by, fence=fence, token=token, trigger=trigger)
+
+    def _request(self, request: ApplyRequest) -> Call:
+        if isinstance(request, Transition):
+            return self._transition(request)
+        if isinstance(request, CancelRequest):
+            return self._call(Kind.CANCEL)
+        raise NotImplementedError("call histories do not support signals")
 
     def _transition(self, transition: Transition) -> Call:
         if transition.trigger in SETTLING:
@@ -159,6 +155,10 @@ class HistoryRecordingStore(WrappedStore):
         reported = None if state is None else str(state)
         done = call._replace(ended=ended, answer=str(answer), state=reported)
         self._history.calls[job].append(done)
+
+
+def _children(request: ApplyRequest) -> Sequence[NewJob]:
+    return request.children if isinstance(request, Transition) else ()
 
 
 def _shown(row: JobRow | None) -> str:

@@ -29,6 +29,7 @@ from windlass.core.job.row import JobRow
 from windlass.core.job.state import ACTIVE, WAITING, State, Trigger
 from windlass.core.query.drain_progress import DrainProgress
 from windlass.core.query.job_query import MAX_PAGE, JobQuery
+from windlass.core.versioned_record import PAUSED, Put
 from windlass.core.worker_presence import (
     WORKER,
     LiveWorker,
@@ -72,7 +73,7 @@ class Client:
     ) -> State:
         """Cancel a job. Returns `canceled`, or `running`: then it ends as canceled later."""
         request = CancelRequest(job_id=job_id, by=by, reason=reason)
-        [result] = await self.store.cancel([request])
+        [result] = await self.store.apply([request])
         return _state(result.status, result.state, job_id, "canceled")
 
     async def retry(self, job_id: UUID) -> EnqueueResult:
@@ -107,7 +108,7 @@ class Client:
     async def signal(self, job_id: UUID, name: str, value: Any = None) -> State:
         """Send a signal to a job; `ctx.wait_for(name)` returns its value."""
         data = self.codec.encode(value, Purpose.CHECKPOINT)
-        [result] = await self.store.signal([SignalRequest(job_id=job_id, name=name, value=data)])
+        [result] = await self.store.apply([SignalRequest(job_id=job_id, name=name, value=data)])
         if result.error is not None:
             raise result.error
         return _state(result.status, result.state, job_id, "signaled")
@@ -118,7 +119,7 @@ class Client:
         self, flow_id: UUID, *, owner: str | None = None, team: str | None = None
     ) -> FlowStats:
         """Return the statistics of a flow, optionally only of jobs of an owner and a team."""
-        [stats] = await self.store.flows([flow_id], owner, team)
+        [stats] = await self.store.insights.flows([flow_id], owner, team)
         if stats is None:
             raise NotFoundError(f"no flow {flow_id}")
         return stats
@@ -145,7 +146,7 @@ class Client:
         requests = [CancelRequest(job_id=row.id, by=by, reason=reason) for row in rows]
         done = 0
         for start in range(0, len(requests), BATCH):
-            results = await self.store.cancel(requests[start : start + BATCH])
+            results = await self.store.apply(requests[start : start + BATCH])
             done += sum(result.applied for result in results)
         return done
 
@@ -238,6 +239,13 @@ class Client:
             canceled += sum(result.applied for result in await self.store.apply(transitions))
             if (cursor := page.cursor) is None:
                 return canceled
+
+    async def pause(self, queues: Sequence[str], *, paused: bool = True) -> None:
+        """Pause or resume these queues. Running jobs are not affected."""
+        if paused:
+            await self.store.put_records([Put(kind=PAUSED, key=name, value=b"") for name in queues])
+        else:
+            await self.store.delete_records(PAUSED, queues)
 
     async def readiness(self, *, host: str | None = None, timeout: float = 5.0) -> Readiness:
         """Check that the store responds and no worker (on `host`, if given) is unresponsive."""

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.core.factories import LEASE, NOW, RETRYABLE, TERMINAL, no_jitter, row, token
 
 from windlass.core.clock import SECOND, Instant
-from windlass.core.decisions import maintenance
+from windlass.core.decisions import decide, maintenance
 from windlass.core.decisions import outcome as outcomes
-from windlass.core.decisions.decide import cancel, claim, decide, record
+from windlass.core.decisions.decide import cancel, claim, record
 from windlass.core.decisions.outcome import Outcome
 from windlass.core.decisions.transition import (
     CancelRequest,
@@ -67,7 +67,7 @@ class JobSimulation:
         return self
 
     def transition(self, transition: Transition) -> Decision:
-        return self.apply_decision(decide(self.row, transition, self.now, self.past))
+        return self.apply_decision(decide.transition(self.row, transition, self.now, self.past))
 
     def apply_trigger(self, trigger: Trigger, **overrides: Any) -> Decision:
         """Apply a transition that matches the current row."""

@@ -12,20 +12,20 @@ from windlass.core.clock import SECOND, Instant
 from windlass.core.decisions import decide
 from windlass.core.decisions.transition import Decision, PastOutcome, Transition
 from windlass.core.job.row import JobRow, LifecycleRow
-from windlass.core.job.state import RESCUING, Trigger
-from windlass.stores.sqlite import maintenance
+from windlass.core.job.state import RESCUING, State, Trigger
+from windlass.stores.sqlite.writes import maintenance
 
 _Seen: TypeAlias = tuple[LifecycleRow, Transition]
-_original_decide, _original_expired = decide.decide, maintenance.expired
+_original_transition, _original_due = decide.transition, maintenance.due
 
 
 def _decide_after(change: Callable[[LifecycleRow, Transition], _Seen]) -> None:
     def planted(
         row: LifecycleRow, transition: Transition, now: Instant, past: PastOutcome
     ) -> Decision:
-        return _original_decide(*change(row, transition), now, past)
+        return _original_transition(*change(row, transition), now, past)
 
-    vars(decide)["decide"] = planted
+    vars(decide)["transition"] = planted
 
 
 def release_counts_as_a_failure() -> None:
@@ -47,8 +47,11 @@ def rescue_does_not_wait_for_the_lease() -> None:
     def change(row: LifecycleRow, transition: Transition) -> _Seen:
         return replace(row, lease_until=0) if transition.trigger in RESCUING else row, transition
 
-    def expired(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
-        return _original_expired(connection, now + 3600 * SECOND, limit)
+    def due(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
+        later = _original_due(connection, now + 3600 * SECOND, limit)
+        expired = [row for row in later if row.state is State.RUNNING]
+        due = _original_due(connection, now, limit)
+        return [*expired, *(row for row in due if row.state is not State.RUNNING)]
 
     _decide_after(change)
-    vars(maintenance)["expired"] = expired
+    vars(maintenance)["due"] = due

@@ -163,7 +163,7 @@ def test_a_late_request_arrives_after_the_timeout_of_its_sender() -> None:
                 store.claim(Claim(token=token, worker="w", queues=[("default", 1)])),
                 store.extend([lease], 10),
                 store.record([AttemptRecords(lease, [])]),
-                store.cancel([CancelRequest(job_id=job.id)]),
+                store.apply([CancelRequest(job_id=job.id)]),
                 store.apply([done]),
             )
         ):

@@ -14,7 +14,7 @@ from tests.worker.workers import running_worker
 from windlass import Context, InvalidArgumentError, Snooze, Windlass
 from windlass.client import Client
 from windlass.core.decisions.outcome import Failed, Succeeded
-from windlass.core.decisions.transition import ApplyResult, Transition
+from windlass.core.decisions.transition import ApplyRequest, ApplyResult
 from windlass.core.job.retry_policy import Policy
 from windlass.core.job.state import State
 from windlass.core.query.drain_progress import DrainProgress
@@ -27,6 +27,7 @@ from windlass.testing.factories import (
     enqueue_one,
     get_one,
     make_failure,
+    set_paused,
     settle_one,
     start_one,
 )
@@ -56,7 +57,7 @@ async def test_a_queue_has_depth_age_and_rates(store: Store, clock: VirtualClock
     await settle_one(store, done, Succeeded())
     gone = await start_one(store, queue="mail", policy=Policy(max_retries=0))
     await settle_one(store, gone, Failed(failure=make_failure()))
-    await store.pause(["idle"], paused=True)
+    await set_paused(store, ["idle"], paused=True)
     clock.advance(20)
 
     idle, mail, media = await Client(store).queues()
@@ -105,9 +106,9 @@ async def test_clear_does_not_cancel_a_job_claimed_meanwhile(store: Store) -> No
     job = await enqueue_one(store, queue="media")
 
     class Racing(SpyStore):
-        async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
+        async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
             await claim_one(store, "media")
-            return await super().apply(transitions)
+            return await super().apply(requests)
 
     assert await Client(Racing(store, lambda _: None)).clear("media") == 0
     row = await get_one(store, job.id)
@@ -148,7 +149,7 @@ async def test_a_drain_ends_when_the_queue_is_empty() -> None:
     assert polls[-1].peak >= 4
     assert not any(progress.capped for progress in polls)
     assert [(await job.arefresh()).state for job in jobs] == [State.SUCCEEDED] * 4
-    held = (await client.store.stats())["media"].counts
+    held = (await client.store.insights.stats())["media"].counts
     assert {state: n for state, n in held.items() if n} == {State.CREATED: 1}
     await app.aclose()
 
@@ -179,6 +180,6 @@ async def test_a_drain_of_an_unknown_queue_ends_at_once(store: Store) -> None:
 
 async def test_a_drain_reports_paused_queues(store: Store) -> None:
     await enqueue_one(store, queue="media")
-    await store.pause(["media"], paused=True)
+    await set_paused(store, ["media"], paused=True)
     progress = await anext(Client(store).drain("media", "mail"))
     assert (progress.left, progress.paused) == (1, ("media",))

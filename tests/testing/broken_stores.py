@@ -9,7 +9,13 @@ from uuid import UUID
 
 from windlass.core.clock import Clock, Instant
 from windlass.core.decisions.enqueue import Conflicts, EnqueueResult
-from windlass.core.decisions.transition import ApplyResult, Decision, Status, Transition
+from windlass.core.decisions.transition import (
+    ApplyRequest,
+    ApplyResult,
+    Decision,
+    Status,
+    Transition,
+)
 from windlass.core.event import EventType
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.progress import clamp
@@ -33,21 +39,21 @@ class Broken(MemoryStore):
 class SettlesByIdOnly(Broken):
     """A settle checks neither fence nor token."""
 
-    def _apply(self, transition: Transition, now: Instant) -> ApplyResult:
-        row = self._data.jobs.get(transition.job_id)
-        if row is not None and transition.trigger.settles:
-            transition = replace(transition, fence=row.fence, token=row.token)
-        return super()._apply(transition, now)
+    def _apply(self, request: ApplyRequest, now: Instant) -> ApplyResult:
+        row = self._data.jobs.get(request.job_id)
+        if row is not None and isinstance(request, Transition) and request.trigger.settles:
+            request = replace(request, fence=row.fence, token=row.token)
+        return super()._apply(request, now)
 
 
 class RescuesUnseen(Broken):
     """A stale rescue is applied to whatever attempt runs now."""
 
-    def _apply(self, transition: Transition, now: Instant) -> ApplyResult:
-        row = self._data.jobs.get(transition.job_id)
-        if row is not None and transition.trigger in RESCUING:
-            transition = replace(transition, fence=row.fence, token=row.token)
-        return super()._apply(transition, now)
+    def _apply(self, request: ApplyRequest, now: Instant) -> ApplyResult:
+        row = self._data.jobs.get(request.job_id)
+        if row is not None and isinstance(request, Transition) and request.trigger in RESCUING:
+            request = replace(request, fence=row.fence, token=row.token)
+        return super()._apply(request, now)
 
 
 class ClaimsTwice(Broken):
@@ -103,11 +109,12 @@ class ForgetsKeysInBulk(Broken):
 class RejectsRepeats(Broken):
     """A settle repeated after a lost response gets a stale result."""
 
-    def _apply(self, transition: Transition, now: Instant) -> ApplyResult:
-        before = self._data.jobs.get(transition.job_id)
-        answer = super()._apply(transition, now)
-        repeat = self._data.jobs.get(transition.job_id) is before
-        if answer.applied and repeat and transition.trigger.settles:
+    def _apply(self, request: ApplyRequest, now: Instant) -> ApplyResult:
+        before = self._data.jobs.get(request.job_id)
+        answer = super()._apply(request, now)
+        repeat = self._data.jobs.get(request.job_id) is before
+        settles = isinstance(request, Transition) and request.trigger.settles
+        if answer.applied and repeat and settles:
             return ApplyResult(Status.STALE, answer.state)
         return answer
 
@@ -115,11 +122,12 @@ class RejectsRepeats(Broken):
 class LetsSuccessWin(Broken):
     """A success after an accepted cancel counts as a success."""
 
-    def _apply(self, transition: Transition, now: Instant) -> ApplyResult:
-        row = self._data.jobs.get(transition.job_id)
-        if row is not None and transition.trigger is Trigger.SUCCEED and not row.final:
+    def _apply(self, request: ApplyRequest, now: Instant) -> ApplyResult:
+        row = self._data.jobs.get(request.job_id)
+        succeeds = isinstance(request, Transition) and request.trigger is Trigger.SUCCEED
+        if row is not None and succeeds and not row.final:
             self._data.jobs[row.id] = replace(row, cancel_at=None)
-        return super()._apply(transition, now)
+        return super()._apply(request, now)
 
 
 class NewestFirst(Broken):

@@ -10,6 +10,7 @@ import pytest
 
 from windlass import Batch, ConfigurationError, Context, Snooze, State, Windlass, fixed
 from windlass.testing import Twin, drain, twin
+from windlass.testing.factories import set_paused
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_a_drain_leaves_held_paused_and_expired_jobs(app: Windlass, jobs: Twin) 
         pass
 
     async def pause(*, paused: bool) -> None:
-        await app.client().store.pause(["slow"], paused=paused)
+        await set_paused(app.client().store, ["slow"], paused=paused)
 
     start = jobs.clock.now()
     held = work.options(hold=True).enqueue()

@@ -68,7 +68,7 @@ async def test_a_call_with_a_lost_response_is_repeated_with_one_effect(inner: Co
 
     assert inner.calls["enqueue"] == 2
     assert answer.accepted
-    assert len((await store.stats())["default"].counts) == 1
+    assert len((await store.insights.stats())["default"].counts) == 1
 
 
 async def test_a_lost_request_is_sent_again_and_arrives_once(inner: Counted) -> None:
@@ -87,7 +87,7 @@ async def test_a_repeated_claim_returns_the_same_jobs_to_the_same_worker(inner: 
 
     assert inner.calls["claim"] == 2
     assert [row.fence for row in rows] == [1, 1]
-    assert (await store.stats())["default"].counts[State.QUEUED] == 1
+    assert (await store.insights.stats())["default"].counts[State.QUEUED] == 1
 
 
 @pytest.mark.parametrize(("lot", "stored"), [(LOSE_REQUEST, 0), (LOSE_ANSWER, 1)])
@@ -100,7 +100,7 @@ async def test_a_lost_request_and_a_lost_response_raise_the_same_error(
     with pytest.raises(StoreUnavailableError, match="lost"):
         await store.enqueue([job])
 
-    assert len((await store.stats()).keys()) == stored
+    assert len((await store.insights.stats()).keys()) == stored
     [answer] = await store.enqueue([job])
     assert answer.accepted
 
@@ -109,7 +109,7 @@ async def test_reads_and_deletions_are_never_repeated(inner: Counted) -> None:
     store = FaultyStore(inner, lambda: LOSE_ANSWER, lose=0.2, repeat=0.2, raise_lost=True)
     job = make_job(hold=True)
     await inner.enqueue([job])
-    await inner.cancel([])
+    await inner.apply([])
 
     assert (await store.get([job.id]))[0] is not None
     assert [a.status for a in await store.delete([job.id])] == [Status.CONFLICT]
@@ -160,7 +160,7 @@ async def test_a_crash_after_a_call_stores_everything(inner: Counted) -> None:
     with pytest.raises(SimulatedCrash):
         await claim_all(store)
 
-    assert (await inner.stats())["default"].counts == {State.RUNNING: 1}
+    assert (await inner.insights.stats())["default"].counts == {State.RUNNING: 1}
 
 
 async def test_after_a_crash_every_handle_fails(inner: Counted) -> None:

@@ -42,7 +42,7 @@ from windlass.core.job.state import State, Trigger
 from windlass.core.query.job_query import JobQuery
 from windlass.testing import VirtualClock, twin
 from windlass.testing import batch as make_batch
-from windlass.testing.factories import claim_one, no_jitter
+from windlass.testing.factories import claim_one, no_jitter, set_paused
 from windlass.worker.batch.batch_call import BatchCall
 from windlass.worker.batch.collector import BatchCollector
 from windlass.worker.running_attempts import RunningAttempt
@@ -724,7 +724,7 @@ async def test_a_lost_lease_prevents_only_the_settle_of_its_own_job() -> None:
         await wait_for_event(jobs[0], is_running)
         [row] = await store.get([jobs[0].id])
         assert row is not None
-        await store.pause(["default"], paused=True)
+        await set_paused(store, ["default"], paused=True)
         await store.apply([settle(row, Released(), random=no_jitter)])  # without the worker
         await jobs[1].await_end(WAIT_TIMEOUT)
     assert await states(jobs) == [State.QUEUED, State.SUCCEEDED]

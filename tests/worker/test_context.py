@@ -286,7 +286,7 @@ async def test_a_finished_step_is_not_run_again(app: Windlass) -> None:
     assert await job.aresult() == ["first of attempt 1!", "second of attempt 2"]
     assert runs == ["first", "second", "second"]
     assert row.last_step == "second"
-    [first, _] = await app.client().store.attempts(job.id) or []
+    [first, _] = await app.client().store.insights.attempts(job.id) or []
     assert first.error is not None
     assert first.error.step == "second"
 

@@ -100,7 +100,7 @@ async def test_an_enqueue_hook_that_raises_fails_that_enqueue_and_stores_nothing
     [note] = refused.value.__notes__
     assert f"{__file__}:" in note
     assert "'t'" in note
-    assert not await app.client().store.stats()
+    assert not await app.client().store.insights.stats()
 
 
 async def test_an_enqueue_hook_that_returns_no_job_is_refused(app: Windlass) -> None:

@@ -14,7 +14,7 @@ from tests.worker.spy_store import SpyStore
 from tests.worker.workers import make_worker
 
 from windlass import Context, Windlass
-from windlass.core.decisions.transition import ApplyResult, Transition
+from windlass.core.decisions.transition import ApplyRequest, ApplyResult
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.state import State
 from windlass.worker.running_attempts import StopReason
@@ -303,10 +303,10 @@ async def test_a_job_that_cannot_be_settled_blocks_no_other_settle(
     bad = jobs[2].id
 
     class FailingApply(SpyStore):
-        async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
-            if any(transition.job_id == bad for transition in transitions):
+        async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
+            if any(request.job_id == bad for request in requests):
                 raise ZeroDivisionError("a bug")
-            return await super().apply(transitions)
+            return await super().apply(requests)
 
     worker = make_worker(app, FailingApply(app.client().store.twin()))
     running = asyncio.create_task(worker.run())

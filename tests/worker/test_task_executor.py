@@ -163,7 +163,7 @@ async def test_an_error_is_retried_by_the_policy_until_it_is_exhausted(app: Wind
     assert (row.state, row.attempt, row.retry_count) == (State.FAILED, 3, 2)
     assert row.error is not None
     assert (row.error.code, row.error.kind) == ("ValueError", ErrorKind.RETRYABLE)
-    attempts = await app.client().store.attempts(job.id)
+    attempts = await app.client().store.insights.attempts(job.id)
     assert attempts is not None
     assert [attempt.outcome for attempt in attempts] == [Trigger.RETRY, Trigger.RETRY, Trigger.FAIL]
 
@@ -462,7 +462,7 @@ async def test_a_timeout_ends_an_async_task_and_is_retried(app: Windlass) -> Non
     job = await slow.aenqueue()
     row = await run_to_end(app, job)
     assert (await job.aresult(), stopped, row.retry_count) == ("in time", [1], 1)
-    [first, _] = await app.client().store.attempts(job.id) or []
+    [first, _] = await app.client().store.insights.attempts(job.id) or []
     assert first.error is not None
     assert (first.error.code, first.error.kind) == (TIMEOUT, ErrorKind.RETRYABLE)
 
@@ -547,7 +547,7 @@ async def test_a_thread_past_its_timeout_keeps_slot_and_lease_until_it_returns(
         try:
             # Without extensions the lease would expire, and a later sweep would rescue the job.
             await wait_for_calls("extend", 4)
-            await wait_for_calls("expired", 2)
+            await wait_for_calls("due", 2)
             assert (await queued_job.arefresh()).state is State.QUEUED
             row = (await job.arefresh()).row
             assert (row.state, row.attempt, row.crash_count) == (State.RUNNING, 1, 0)

@@ -21,7 +21,7 @@ from windlass.core.job.state import State, Trigger
 from windlass.core.query.job_query import JobQuery
 from windlass.store import Retention
 from windlass.testing.clock import VirtualClock
-from windlass.testing.factories import claim_all, enqueue_one
+from windlass.testing.factories import claim_all, enqueue_one, set_paused
 from windlass.testing.faulty_store import FaultyStore
 from windlass.worker.loops.sweeper import Sweeper
 
@@ -55,7 +55,7 @@ async def timed(clock: VirtualClock) -> AsyncIterator[Windlass]:
 
 
 async def attempts_of(job: Job[Any]) -> list[Trigger | None]:
-    found = await job._app.client().store.attempts(job.id)
+    found = await job._app.client().store.insights.attempts(job.id)
     assert found is not None
     return [attempt.outcome for attempt in found]
 
@@ -144,7 +144,7 @@ async def test_a_burst_does_not_wait_for_jobs_that_it_cannot_claim(app: Windlass
     @app.task(queue="paused")
     async def task() -> None: ...
 
-    await app.client().store.pause(["paused"], paused=True)
+    await set_paused(app.client().store, ["paused"], paused=True)
     waiting = [
         await task.aenqueue(),
         await task.options(queue="default", hold=True).aenqueue(),
@@ -401,7 +401,7 @@ class FirstCallsFail:
             raise StoreUnavailableError(f"{verb}: unavailable")
 
 
-@pytest.mark.parametrize("verb", ["claim", "apply", "wait", "stats", "due", "expired", "prune"])
+@pytest.mark.parametrize("verb", ["claim", "apply", "wait", "stats", "due", "prune"])
 async def test_a_store_call_that_fails_temporarily_does_not_end_the_worker(
     app: Windlass, verb: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.chaos.ledger import note, storm_directory
-from windlass.core.decisions.transition import ApplyResult, Transition
+from windlass.core.decisions.transition import ApplyRequest, ApplyResult, Transition
 from windlass.store import Store
 from windlass.testing.wrapped_store import WrappedStore
 
@@ -40,11 +40,13 @@ class SettleRecorder(WrappedStore):
         finally:
             self._in_progress.discard(call_id)
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
-        settles = any(transition.trigger.settles for transition in transitions)
+    async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
+        settles = any(
+            isinstance(request, Transition) and request.trigger.settles for request in requests
+        )
         if settles and not self._in_progress:
             _freeze_if_requested()
-        answers = await super().apply(transitions)
+        answers = await super().apply(requests)
         if settles:
             facts = [
                 (
@@ -54,8 +56,8 @@ class SettleRecorder(WrappedStore):
                     answer.status,
                     answer.state,
                 )
-                for transition, answer in zip(transitions, answers, strict=True)
-                if transition.trigger.settles
+                for transition, answer in zip(requests, answers, strict=True)
+                if isinstance(transition, Transition) and transition.trigger.settles
             ]
             note("settle", results=facts, pid=os.getpid())
         return answers

@@ -55,7 +55,7 @@ async def check(simulation: SimulationRun) -> list[str]:
             continue
         task = simulation.acknowledged.get(job, "plain")
         events = await read_events(simulation.store, job)
-        attempts = await simulation.store.attempts(job) or []
+        attempts = await simulation.store.insights.attempts(job) or []
         [steps] = await simulation.store.checkpoints([job])
         case = JobCase(simulation, row, task, events, attempts, lines[job], steps)
         found += [f"job {job} ({task}): {problem}" for check_ in CHECKS for problem in check_(case)]

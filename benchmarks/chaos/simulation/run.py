@@ -278,7 +278,7 @@ class _Driver:
         await asyncio.sleep(self._random.uniform(0, 2 * self._plan.max_run))
         self.simulation.cancels[job] = None
         try:
-            [answer] = await self._handle.cancel([CancelRequest(job_id=job, reason="chaos")])
+            [answer] = await self._handle.apply([CancelRequest(job_id=job, reason="chaos")])
         except StoreError:
             return
         self.simulation.cancels[job] = f"{answer.status} {answer.state}"

@@ -97,7 +97,7 @@ class StoreBenchmark:
         """Raise ConflictError if the queue has jobs or workers, or is paused. Writes nothing."""
         store, queue = self._client.store, self._queue
         check_text("queue", queue, MAX_NAME)
-        stats = (await store.stats()).get(queue)
+        stats = (await store.insights.stats()).get(queue)
         if stats is not None and stats.paused:
             raise ConflictError(f"queue {queue} is paused; choose another --queue")
         page = await store.find(JobQuery(queues=frozenset({queue}), limit=1))
@@ -236,7 +236,7 @@ class StoreBenchmark:
         store = self._client.store
         active = await self._delete_finished(ids)
         if active:
-            await store.cancel([CancelRequest(job_id=id_, by="windlass bench") for id_ in active])
+            await store.apply([CancelRequest(job_id=id_, by="windlass bench") for id_ in active])
             if active := await self._delete_finished(active):
                 raise ConflictError(f"{len(active):,} jobs still run")
 

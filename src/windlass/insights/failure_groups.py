@@ -59,7 +59,7 @@ async def group_failures(
     team: str | None = None,
 ) -> FailureGroups:
     """Group the jobs that failed since an instant."""
-    found = await store.failures(since, MAX_SCANNED, owner, team)
+    found = await store.insights.failures(since, MAX_SCANNED, owner, team)
     groups_by_error: dict[tuple[str, str, str, str], list[tuple[FailedJob, _ErrorText]]] = {}
     for job in found.jobs:
         error = _error_text(job, codec)

@@ -24,7 +24,7 @@ async def observe(store: Store, row: JobRow, workers: Sequence[LiveWorker]) -> O
     """Read the observations of a job; of a finished one, only the time."""
     if row.final:
         return Observations(now=await store.ping())
-    queue = (await store.stats()).get(row.queue, QueueStats())
+    queue = (await store.insights.stats()).get(row.queue, QueueStats())
     queued = queue.counts.get(State.QUEUED, 0)
     return Observations(
         now=await store.ping(),
@@ -40,7 +40,7 @@ async def observe(store: Store, row: JobRow, workers: Sequence[LiveWorker]) -> O
 
 async def _gate_status(store: Store, gate: str) -> GateStatus:
     [entry] = await store.get_records(LIMIT, [limit_name(gate)])
-    [stats] = await store.gates([gate])
+    [stats] = await store.insights.gates([gate])
     return GateStatus(limit=None if entry is None else decode_limit(entry.value), stats=stats)
 
 

@@ -31,7 +31,7 @@ async def watch_drain(store: Store, names: Sequence[str]) -> AsyncIterator[Drain
     start, pause, peak = clock(), FIRST_POLL, 0
     samples: deque[tuple[float, int]] = deque(maxlen=ETA_SAMPLES)
     while True:
-        progress = _progress(await store.stats(), names)
+        progress = _progress(await store.insights.stats(), names)
         peak = max(peak, progress.left)
         samples.append((clock() - start, progress.left))
         eta = None if progress.capped else drain_eta(samples)

@@ -31,8 +31,8 @@ async def queue_overview(store: Store) -> list[Queue]:
     now = await store.ping()
     since = minute_of(now) - WINDOW * MINUTE
     minutes = (now - since) / MINUTE
-    stats = await store.stats()
-    rollups = await store.rollups(since, now + MINUTE)
+    stats = await store.insights.stats()
+    rollups = await store.insights.rollups(since, now + MINUTE)
     names = sorted({*stats, *(rollup.queue for rollup in rollups)})
     return [
         _queue(

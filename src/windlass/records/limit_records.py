@@ -115,7 +115,7 @@ class LimitRecords:
     async def _infos(self, found: Sequence[tuple[str, LimitSetting]]) -> Sequence[LimitInfo]:
         # A limit per key has many gates, so it has no single count.
         names = [name for name, _ in found if not name.startswith(KEY)]
-        stats = dict(zip(names, await self._store.gates(names), strict=True))
+        stats = dict(zip(names, await self._store.insights.gates(names), strict=True))
         return [_info(name, setting, stats.get(name)) for name, setting in found]
 
 

@@ -1,8 +1,9 @@
 """JSON messages of the remote store protocol: one request and one response per method.
 
 The schemas are derived from the signatures in `windlass.store`, so no field is declared twice.
-Bytes are base64. Two responses differ from the signature. An error is sent as its code and message,
-and becomes the same error again. An enqueue result omits the job, which the caller already has.
+Bytes are base64. Each request of `apply` has a field `kind`, its class: without it, one class could
+be read as another. Two responses differ from the signature. An error is sent as its code and
+message, and becomes the same error again. An enqueue result omits the job, which the caller has.
 """
 
 from __future__ import annotations
@@ -17,16 +18,27 @@ from uuid import UUID
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Discriminator,
     PlainSerializer,
     PlainValidator,
+    SerializerFunctionWrapHandler,
+    Tag,
     ValidationError,
+    WrapSerializer,
     create_model,
 )
 
 from windlass.core import errors
 from windlass.core.clock import Instant
 from windlass.core.decisions.enqueue import EnqueueResult, EnqueueStatus
-from windlass.core.decisions.transition import ApplyResult, Status, Transition
+from windlass.core.decisions.transition import (
+    ApplyRequest,
+    ApplyResult,
+    CancelRequest,
+    SignalRequest,
+    Status,
+    Transition,
+)
 from windlass.core.diagnosis import Diagnosis
 from windlass.core.errors import InvalidArgumentError, RequestError, SchemaError, WindlassError
 from windlass.core.event import Event
@@ -35,7 +47,7 @@ from windlass.core.job import retry_policy
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.store import Capabilities, Store
+from windlass.store import Capabilities, Store, StoreInsights
 
 PROTOCOL = "1"  # incremented on incompatible changes; a new field is compatible
 PATH = "/api/store"
@@ -45,11 +57,38 @@ KEEPALIVE_HEADER = "Windlass-Keepalive"  # seconds between keepalives of a strea
 EVENT = "event"  # SSE event name of messages; "error" reports a failure of the stream itself
 
 # Methods without a message: the client handle implements them, and a tail is a stream.
-LOCAL_METHODS = frozenset({"migrate", "twin", "close", "capabilities", "tail"})
-METHODS = tuple(sorted(Store.__abstractmethods__ - LOCAL_METHODS))
+LOCAL_METHODS = frozenset({"migrate", "twin", "close", "capabilities", "insights", "tail"})
+INSIGHTS = StoreInsights.__abstractmethods__
+METHODS = tuple(sorted((Store.__abstractmethods__ - LOCAL_METHODS) | INSIGHTS))
 
 
-# -- responses that differ from the signature
+# -- messages that differ from the signature
+
+_KINDS: Mapping[type, str] = {
+    Transition: "transition",
+    CancelRequest: "cancel",
+    SignalRequest: "signal",
+}
+
+
+def _kind_of(request: Any) -> str | None:
+    """Return the kind of a request, or of its JSON object."""
+    if isinstance(request, dict):
+        kind = request.get("kind")
+        return kind if isinstance(kind, str) else None
+    return _KINDS.get(type(request))
+
+
+def _with_kind(request: ApplyRequest, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    return {"kind": _KINDS[type(request)], **handler(request)}
+
+
+_ApplyRequestMessage = Annotated[
+    Annotated[Transition, WrapSerializer(_with_kind), Tag("transition")]
+    | Annotated[CancelRequest, WrapSerializer(_with_kind), Tag("cancel")]
+    | Annotated[SignalRequest, WrapSerializer(_with_kind), Tag("signal")],
+    Discriminator(_kind_of),
+]
 
 
 def _encode_error(error: RequestError) -> dict[str, str]:
@@ -103,6 +142,7 @@ class EnqueueResultMessage:
 
 
 _MESSAGES: Mapping[Any, Any] = {
+    Sequence[ApplyRequest]: Sequence[_ApplyRequestMessage],
     list[ApplyResult]: list[ApplyResultMessage],
     list[EnqueueResult]: list[EnqueueResultMessage],
 }
@@ -177,22 +217,27 @@ def _validation_message(error: ValidationError) -> str:
     return "; ".join(texts)
 
 
+def _function(method: str) -> Any:
+    return getattr(StoreInsights if method in INSIGHTS else Store, method)
+
+
 @cache
 def request_schema(method: str) -> MessageSchema:
     """Return the schema of a method's request: its arguments, by name."""
-    function = getattr(Store, method)
+    function = _function(method)
     hints = get_type_hints(function)
     fields: dict[str, Any] = {}
     for parameter in list(inspect.signature(function).parameters.values())[1:]:
         default = ... if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (hints[parameter.name], default)
+        hint = hints[parameter.name]
+        fields[parameter.name] = (_MESSAGES.get(hint, hint), default)
     return MessageSchema(f"{method} request", fields)
 
 
 @cache
 def response_schema(method: str) -> MessageSchema:
     """Return the schema of a method's response."""
-    hint = get_type_hints(getattr(Store, method))["return"]
+    hint = get_type_hints(_function(method))["return"]
     return MessageSchema(f"{method} response", {"result": (_MESSAGES.get(hint, hint), ...)})
 
 
@@ -287,9 +332,9 @@ def with_storable_backoff(new: NewJob) -> NewJob:
     )
 
 
-def sendable_transition(transition: Transition) -> Transition:
-    if not transition.children:
-        return transition
+def sendable_request(request: ApplyRequest) -> ApplyRequest:
+    if not isinstance(request, Transition) or not request.children:
+        return request
     return replace(
-        transition, children=tuple(with_storable_backoff(child) for child in transition.children)
+        request, children=tuple(with_storable_backoff(child) for child in request.children)
     )

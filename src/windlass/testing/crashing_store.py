@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Literal, TypeVar
 
 from windlass.core.errors import InvalidArgumentError
-from windlass.store import Store
+from windlass.store import Store, StoreInsights
 from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
@@ -53,7 +53,8 @@ class CrashingStore(WrappedStore):
         when: Literal["before", "after"] = "before",
         crash: Callable[[], None] = simulate_crash,
     ) -> None:
-        if method == "tail" or not callable(getattr(Store, method, None)):
+        known = getattr(Store, method, None) or getattr(StoreInsights, method, None)
+        if method == "tail" or not callable(known):
             raise InvalidArgumentError(f"{method!r} is not an awaitable method of a store")
         super().__init__(store)
         self._method = method

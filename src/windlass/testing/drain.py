@@ -174,7 +174,7 @@ class Drainer:
 
     def _claimable(self) -> set[str]:
         """Return the queues with a claimable job. `_sweep` has removed expired jobs before."""
-        stats = run_immediate(self._store.stats())
+        stats = run_immediate(self._store.insights.stats())
         return {
             queue
             for queue, found in stats.items()
@@ -184,9 +184,7 @@ class Drainer:
     def _sweep(self) -> bool:
         """Promote, expire and rescue jobs; return whether a job changed."""
         self._extend_leases()
-        rows = run_immediate(self._store.due(MAX_PAGE)) + run_immediate(
-            self._store.expired(MAX_PAGE)
-        )
+        rows = run_immediate(self._store.due(MAX_PAGE))
         results = run_immediate(self._store.apply([sweep(row, random=no_jitter) for row in rows]))
         return any(result.applied for result in results)
 
@@ -206,12 +204,14 @@ class Drainer:
 
     def _advance_clock(self) -> bool:
         """Move the clock to the next due job, free rate slot or lease end of a crashed worker."""
-        stats = run_immediate(self._store.stats())
+        stats = run_immediate(self._store.insights.stats())
         paused = {queue for queue, found in stats.items() if found.paused}
         rows = [row for row in self.rows(*ACTIVE) if row.queue not in paused]
         instants = [_wakes_at(row, self._state.workers) for row in rows]
         gates = sorted({row.gate for row in rows if row.gate is not None})
-        instants += [gate.next_check_at for gate in run_immediate(self._store.gates(gates))]
+        instants += [
+            gate.next_check_at for gate in run_immediate(self._store.insights.gates(gates))
+        ]
         instant = min((each for each in instants if each is not None), default=None)
         if instant is None or instant <= self._clock.now():
             return False

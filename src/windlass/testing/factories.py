@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,8 @@ from windlass.core.job.failure import ErrorKind, Failure
 from windlass.core.job.lease import Claim
 from windlass.core.job.new_job import DEFAULT_QUEUE, NewJob
 from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
+from windlass.core.versioned_record import PAUSED, Put
 from windlass.store import AttemptRecords, Store
 
 
@@ -84,7 +87,7 @@ async def apply_one(store: Store, transition: Transition) -> ApplyResult:
 
 
 async def cancel_one(store: Store, job_id: UUID, **values: Any) -> ApplyResult:
-    [result] = await store.cancel([CancelRequest(job_id=job_id, **values)])
+    [result] = await store.apply([CancelRequest(job_id=job_id, **values)])
     return result
 
 
@@ -108,8 +111,7 @@ async def read_events(store: Store, job_id: UUID, after: int = 0, limit: int = 1
 
 async def sweep_all(store: Store, limit: int = 100) -> list[ApplyResult]:
     """Sweep once: promote and expire due jobs, rescue jobs with an expired lease."""
-    rows = [*await store.due(limit), *await store.expired(limit)]
-    return await store.apply([sweep(row, random=no_jitter) for row in rows])
+    return await store.apply([sweep(row, random=no_jitter) for row in await store.due(limit)])
 
 
 def log_record(n: int, text: str = "", **values: Any) -> Record:
@@ -133,3 +135,16 @@ async def append_records(store: Store, row: JobRow, *records: Record) -> ApplyRe
     """Write records for the attempt of this row."""
     [result] = await store.record([AttemptRecords(row.lease, records)])
     return result
+
+
+async def expired_jobs(store: Store, limit: int = 100) -> list[JobRow]:
+    """Return running jobs whose lease expired."""
+    return [row for row in await store.due(limit) if row.state is State.RUNNING]
+
+
+async def set_paused(store: Store, queues: Sequence[str], *, paused: bool) -> None:
+    """Pause or resume these queues."""
+    if paused:
+        await store.put_records([Put(kind=PAUSED, key=queue, value=b"") for queue in queues])
+    else:
+        await store.delete_records(PAUSED, queues)

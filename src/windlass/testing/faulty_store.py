@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from windlass.core.decisions.enqueue import EnqueueResult
-from windlass.core.decisions.transition import ApplyResult, Transition
+from windlass.core.decisions.transition import ApplyRequest, ApplyResult
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.retry_policy import Random
@@ -26,9 +26,6 @@ REPEATABLE = frozenset(
         "extend",
         "apply",
         "record",
-        "cancel",
-        "signal",
-        "pause",
         "put_records",
         "delete_records",
     }
@@ -98,10 +95,10 @@ class FaultyStore(WrappedStore):
             return await self.store.enqueue(jobs, atomic=atomic)
         return await super().enqueue(jobs, atomic=atomic)
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
-        if not _distinct(transition.job_id for transition in transitions):
-            return await self.store.apply(transitions)
-        return await super().apply(transitions)
+    async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
+        if not _distinct(request.job_id for request in requests):
+            return await self.store.apply(requests)
+        return await super().apply(requests)
 
     async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
         # Each put with a TTL updates a presence record, and a repeat extends it.

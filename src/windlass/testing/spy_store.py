@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass.core.decisions.enqueue import EnqueueResult
-from windlass.core.decisions.transition import ApplyResult, Transition
+from windlass.core.decisions.transition import ApplyRequest, ApplyResult, Transition
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job.lease import Claim, Lease
 from windlass.core.job.new_job import NewJob
@@ -176,7 +176,8 @@ class SpyStore(WrappedStore):
         self._reach(*(f"after-{point}" for point in points))
         return results
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
+    async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
+        transitions = [request for request in requests if isinstance(request, Transition)]
         settled = {
             Lease(transition.job_id, transition.fence, transition.token)
             for transition in transitions
@@ -186,7 +187,7 @@ class SpyStore(WrappedStore):
             self._reach("before-settle")
         children = [child for transition in transitions for child in transition.children]
         self.state.requests |= {child.id: child for child in children}
-        results = await super().apply(transitions)
+        results = await super().apply(requests)
         if settled:
             self._reach("after-settle")
         if self._worker is not None:

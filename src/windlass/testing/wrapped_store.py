@@ -10,13 +10,7 @@ from uuid import UUID
 from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Instant
 from windlass.core.decisions.enqueue import EnqueueResult
-from windlass.core.decisions.transition import (
-    ApplyResult,
-    CancelRequest,
-    Checkpoint,
-    SignalRequest,
-    Transition,
-)
+from windlass.core.decisions.transition import ApplyRequest, ApplyResult, Checkpoint
 from windlass.core.event import Event
 from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import Edges
@@ -36,6 +30,7 @@ from windlass.store import (
     Retention,
     Rollup,
     Store,
+    StoreInsights,
 )
 
 T = TypeVar("T")
@@ -59,6 +54,10 @@ class WrappedStore(Store):
     def capabilities(self) -> Capabilities:
         return self.store.capabilities
 
+    @property
+    def insights(self) -> StoreInsights:
+        return WrappedInsights(self)
+
     async def migrate(self) -> Sequence[str]:
         return await self.around("migrate", self.store.migrate)
 
@@ -80,8 +79,8 @@ class WrappedStore(Store):
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
         return await self.around("extend", lambda: self.store.extend(leases, seconds))
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
-        return await self.around("apply", lambda: self.store.apply(transitions))
+    async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
+        return await self.around("apply", lambda: self.store.apply(requests))
 
     async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
         return await self.around("record", lambda: self.store.record(attempt_records))
@@ -92,23 +91,11 @@ class WrappedStore(Store):
     async def due(self, limit: int) -> list[JobRow]:
         return await self.around("due", lambda: self.store.due(limit))
 
-    async def expired(self, limit: int) -> list[JobRow]:
-        return await self.around("expired", lambda: self.store.expired(limit))
-
     async def prune(self, retention: Retention, limit: int) -> Pruned:
         return await self.around("prune", lambda: self.store.prune(retention, limit))
 
-    async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
-        return await self.around("cancel", lambda: self.store.cancel(requests))
-
-    async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
-        return await self.around("signal", lambda: self.store.signal(signals))
-
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[ApplyResult]:
         return await self.around("delete", lambda: self.store.delete(ids, owner))
-
-    async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
-        await self.around("pause", lambda: self.store.pause(queues, paused=paused))
 
     async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
         return await self.around("get", lambda: self.store.get(ids, owner))
@@ -116,53 +103,17 @@ class WrappedStore(Store):
     async def find(self, query: JobQuery) -> Page:
         return await self.around("find", lambda: self.store.find(query))
 
-    async def count(self, query: JobQuery) -> Count:
-        return await self.around("count", lambda: self.store.count(query))
-
-    async def stats(self) -> Mapping[str, QueueStats]:
-        return await self.around("stats", self.store.stats)
-
-    async def failures(
-        self, since: Instant, limit: int, owner: str | None = None, team: str | None = None
-    ) -> Failures:
-        return await self.around("failures", lambda: self.store.failures(since, limit, owner, team))
-
-    async def gates(self, names: Sequence[str]) -> list[GateStats]:
-        return await self.around("gates", lambda: self.store.gates(names))
-
-    async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
-        return await self.around("rollups", lambda: self.store.rollups(since, until))
-
     async def events(self, job_id: UUID, after: int = 0, limit: int = 1000) -> EventPage | None:
         return await self.around("events", lambda: self.store.events(job_id, after, limit))
 
     def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
         return self.store.tail(job_id, after)
 
-    async def attempts(self, job_id: UUID) -> list[Attempt] | None:
-        return await self.around("attempts", lambda: self.store.attempts(job_id))
-
     async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
         return await self.around("checkpoints", lambda: self.store.checkpoints(ids))
 
     async def edges(self, ids: Sequence[UUID], limit: int | None = None) -> list[Edges]:
         return await self.around("edges", lambda: self.store.edges(ids, limit))
-
-    async def flows(
-        self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
-    ) -> list[FlowStats | None]:
-        return await self.around("flows", lambda: self.store.flows(ids, owner, team))
-
-    async def newest_flows(
-        self,
-        limit: int,
-        before: UUID | None = None,
-        owner: str | None = None,
-        team: str | None = None,
-    ) -> FlowPage:
-        return await self.around(
-            "newest_flows", lambda: self.store.newest_flows(limit, before, owner, team)
-        )
 
     async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
         return await self.around("put_records", lambda: self.store.put_records(puts))
@@ -177,3 +128,49 @@ class WrappedStore(Store):
 
     async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
         await self.around("delete_records", lambda: self.store.delete_records(kind, keys))
+
+
+class WrappedInsights(StoreInsights):
+    """Forwards every method of the insights through `around` of their store."""
+
+    def __init__(self, wrapper: WrappedStore) -> None:
+        self._wrapper = wrapper
+        self._insights = wrapper.store.insights
+
+    async def count(self, query: JobQuery) -> Count:
+        return await self._wrapper.around("count", lambda: self._insights.count(query))
+
+    async def stats(self) -> Mapping[str, QueueStats]:
+        return await self._wrapper.around("stats", self._insights.stats)
+
+    async def failures(
+        self, since: Instant, limit: int, owner: str | None = None, team: str | None = None
+    ) -> Failures:
+        return await self._wrapper.around(
+            "failures", lambda: self._insights.failures(since, limit, owner, team)
+        )
+
+    async def gates(self, names: Sequence[str]) -> list[GateStats]:
+        return await self._wrapper.around("gates", lambda: self._insights.gates(names))
+
+    async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
+        return await self._wrapper.around("rollups", lambda: self._insights.rollups(since, until))
+
+    async def attempts(self, job_id: UUID) -> list[Attempt] | None:
+        return await self._wrapper.around("attempts", lambda: self._insights.attempts(job_id))
+
+    async def flows(
+        self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
+    ) -> list[FlowStats | None]:
+        return await self._wrapper.around("flows", lambda: self._insights.flows(ids, owner, team))
+
+    async def newest_flows(
+        self,
+        limit: int,
+        before: UUID | None = None,
+        owner: str | None = None,
+        team: str | None = None,
+    ) -> FlowPage:
+        return await self._wrapper.around(
+            "newest_flows", lambda: self._insights.newest_flows(limit, before, owner, team)
+        )

@@ -26,7 +26,7 @@ from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.stores import open_store
 from windlass.stores.memory import MemoryStore
-from windlass.testing.factories import claim_all, make_job
+from windlass.testing.factories import claim_all, make_job, set_paused
 
 SMALL = ["bench", "--jobs", "50"]
 STORES = ["sqlite", "postgresql", "http"]
@@ -227,7 +227,7 @@ def test_waiting_jobs_are_canceled_and_removed(
     """The queue is paused during the run, so the drain never ends."""
 
     async def pause(self: StoreBenchmark, *given: Any) -> Any:
-        await self._client.store.pause([self._queue], paused=True)
+        await set_paused(self._client.store, [self._queue], paused=True)
         return await drain(self, *given)
 
     before, drain = content(environment), StoreBenchmark._time_drain

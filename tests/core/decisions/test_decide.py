@@ -31,7 +31,8 @@ from tests.core.job_simulation import (
 )
 
 from windlass.core.clock import SECOND, after
-from windlass.core.decisions.decide import claim, decide, record
+from windlass.core.decisions import decide
+from windlass.core.decisions.decide import claim, record
 from windlass.core.decisions.outcome import (
     Aborted,
     Failed,
@@ -204,7 +205,7 @@ def test_progress_is_kept_for_the_next_attempt(outcome: Outcome) -> None:
         sim.wait(10)
         # Only a signal continues a job suspended without a timeout.
         sim.apply_decision(
-            decide(
+            decide.transition(
                 replace(sim.row, due_at=sim.now),
                 sim.transition_for(Trigger.PROMOTE),
                 sim.now,

@@ -29,7 +29,7 @@ from windlass.core.job.state import State
 from windlass.store import AttemptRecords, Store
 from windlass.stores import open_store
 from windlass.stores.memory import MemoryStore
-from windlass.testing.factories import claim_all, make_job, no_jitter
+from windlass.testing.factories import claim_all, expired_jobs, make_job, no_jitter
 
 LEASE = 10.0
 
@@ -296,10 +296,10 @@ class Client:
 
     async def _cancel(self) -> None:
         if self._random.random() < 0.1:
-            await self._store.cancel([CancelRequest(job_id=self._random.choice(self._jobs))])
+            await self._store.apply([CancelRequest(job_id=self._random.choice(self._jobs))])
 
     async def _sweep(self) -> None:
-        seen = [*await self._store.due(5), *await self._store.expired(5)]
+        seen = [*await self._store.due(5), *await expired_jobs(self._store, 5)]
         await asyncio.sleep(self._random.uniform(0, 0.01))
         if seen:
             await self._store.apply([sweep(row, random=no_jitter) for row in seen])

@@ -88,7 +88,7 @@ def a_retried_parent_queues_its_child() -> None:
 @caught_by(DEPENDENCIES + "test_a_stale_settle_releases_no_child")
 def a_stale_success_queues_a_child() -> None:
     """A refused success still releases the child."""
-    true = decide.decide
+    true = decide.transition
 
     def planted(
         row: LifecycleRow, transition: Transition, now: Instant, past: PastOutcome
@@ -100,7 +100,7 @@ def a_stale_success_queues_a_child() -> None:
                            result=made.result)  # fmt: skip
         return made
 
-    swap(decide, "decide", planted)
+    swap(decide, "transition", planted)
 
 
 @caught_by(
@@ -136,7 +136,7 @@ def a_flow_is_stored_partially() -> None:
 @caught_by(SUSPEND + "test_a_stale_suspension_changes_nothing")
 def a_stale_suspension_creates_its_children() -> None:
     """An attempt that lost its lease still creates its children."""
-    true = decide.decide
+    true = decide.transition
 
     def planted(
         row: LifecycleRow, transition: Transition, now: Instant, past: PastOutcome
@@ -146,7 +146,7 @@ def a_stale_suspension_creates_its_children() -> None:
             return replace(made, children=transition.children)
         return made
 
-    swap(decide, "decide", planted)
+    swap(decide, "transition", planted)
 
 
 @caught_by(SUSPEND + "test_a_signal_before_the_wait_is_not_lost")

@@ -159,7 +159,7 @@ def a_rescue_does_not_recheck_the_lease() -> None:
 @caught_by(CONTRACT + "TestLeases::test_each_job_of_a_claim_can_expire_until_it_ends")
 def a_lease_is_forgotten_with_its_first_job() -> None:
     """After the first settled job of a claim, its other jobs are never rescued."""
-    replace_sql("expired", "WHERE held.token NOT IN (SELECT token FROM running)",
+    replace_sql("due", "WHERE held.token NOT IN (SELECT token FROM running)",
           "WHERE held.active < cardinality(held.jobs)")  # fmt: skip
 
 

@@ -39,10 +39,11 @@ def a_rescue_is_not_counted() -> None:
 @caught_by(SIMULATION + "test_requests_that_arrive_after_their_sender_gave_up_lose_nothing")
 def jobs_of_live_workers_are_not_rescued() -> None:
     """Expired leases of live workers are not rescued: the worker is trusted to run the job."""
-    expired = MemoryStore.expired
+    due = MemoryStore.due
 
     async def planted(self: MemoryStore, limit: int) -> list[JobRow]:
         alive = {entry.key for entry in await self.list_records(WORKER)}
-        return [row for row in await expired(self, limit) if row.worker not in alive]
+        rows = await due(self, limit)
+        return [r for r in rows if r.state is not State.RUNNING or r.worker not in alive]
 
-    swap(MemoryStore, "expired", planted)
+    swap(MemoryStore, "due", planted)

@@ -72,23 +72,23 @@ def a_snooze_burns_a_retry() -> None:
            "test_a_rescue_does_not_end_a_lease_extended_meanwhile")  # fmt: skip
 def a_rescue_uses_a_stale_read() -> None:
     """A lease that was extended between the read and the rescue is rescued anyway."""
-    true_decide = decide.decide
+    true = decide.transition
 
     def planted(
         row: LifecycleRow, transition: Transition, now: Instant, past: PastOutcome
     ) -> Decision:
         if transition.trigger in RESCUING:
             row = replace(row, lease_until=0)
-        return true_decide(row, transition, now, past)
+        return true(row, transition, now, past)
 
-    swap(decide, "decide", planted)
+    swap(decide, "transition", planted)
 
 
 @caught_by(SQLITE + "TestChildren::test_without_a_success_no_children_are_created[retry]")
 def children_are_created_before_the_success() -> None:
     """The children of a task are enqueued whatever its outcome, and again by its retry."""
     decision = DecisionBuilder.decision
-    true_decide = decide.decide
+    true = decide.transition
     pending: list[Sequence[NewJob]] = []
 
     def decision_with_children(
@@ -101,12 +101,12 @@ def children_are_created_before_the_success() -> None:
     ) -> Decision:
         pending.append(transition.children)
         try:
-            return true_decide(row, transition, now, past)
+            return true(row, transition, now, past)
         finally:
             pending.pop()
 
     swap(DecisionBuilder, "decision", decision_with_children)
-    swap(decide, "decide", planted)
+    swap(decide, "transition", planted)
 
 
 @caught_by(SQLITE + "TestEnqueue::test_a_repeated_enqueue_returns_the_same_result")

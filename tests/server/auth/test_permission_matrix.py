@@ -97,7 +97,7 @@ BODIES: dict[str, Any] = {
 }
 READS = {"ping", "get", "find", "count", "failures", "stats", "gates", "rollups", "events",
          "attempts", "checkpoints", "edges", "flows", "newest_flows", "get_records",
-         "list_records", "wait", "due", "expired", "migrate", "close"}  # fmt: skip
+         "list_records", "wait", "due", "migrate", "close"}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -43,11 +43,11 @@ from windlass.server.auth.audit import AUDIT, AuditLog
 from windlass.server.auth.tickets import TICKET
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.server.routes.store_protocol import STORE_METHODS
-from windlass.store import Retention, Store
+from windlass.store import Retention, Store, StoreInsights
 from windlass.stores import wire_format
 from windlass.stores.http import HttpConfig, HttpStore
 from windlass.testing import make_job
-from windlass.testing.factories import claim_all, claim_one, get_one, no_jitter
+from windlass.testing.factories import claim_all, claim_one, get_one, no_jitter, set_paused
 
 ROLES = list(Role)
 WORK_ROLES = {Role.WORKER, Role.ADMIN}
@@ -63,12 +63,8 @@ VERB_ROLES = {
     "record": WORK_ROLES,
     "wait": WORK_ROLES,
     "due": WORK_ROLES,
-    "expired": WORK_ROLES,
     "prune": WORK_ROLES,
-    "cancel": JOB_ROLES,
-    "signal": JOB_ROLES,
     "delete": {Role.OPERATOR, Role.ADMIN},
-    "pause": {Role.OPERATOR, Role.ADMIN},
     "get": ALL,
     "find": ALL,
     "count": ALL,
@@ -91,7 +87,7 @@ VERB_ROLES = {
 SERVER_VERBS = {"hello": ALL, "tail": ALL, "why": ALL, "rotate": {Role.ADMIN}}
 # Verbs that a scoped key can use, if its role permits.
 SCOPED_VERBS = {
-    "ping", "enqueue", "apply", "cancel", "signal", "delete", "get", "find", "count", "failures",
+    "ping", "enqueue", "apply", "delete", "get", "find", "count", "failures",
     "events", "attempts", "checkpoints", "edges", "flows", "newest_flows",
 }  # fmt: skip
 
@@ -103,16 +99,12 @@ def call_arguments(verb: str) -> dict[str, Any]:
         "enqueue": {"jobs": [make_job()], "atomic": False},
         "claim": {"claim": Claim(token=uuid7(), worker="w", queues=[("none", 1)])},
         "extend": {"leases": [], "seconds": 1.0},
-        "apply": {"transitions": [submit(job)]},
+        "apply": {"requests": [submit(job)]},
         "record": {"attempt_records": []},
         "wait": {"queues": ["none"], "timeout": 0.0},
         "due": {"limit": 1},
-        "expired": {"limit": 1},
         "prune": {"retention": Retention(), "limit": 1},
-        "cancel": {"requests": [CancelRequest(job_id=job)]},
-        "signal": {"signals": [SignalRequest(job_id=job, name="go")]},
         "delete": {"ids": [job], "owner": None},
-        "pause": {"queues": ["none"], "paused": False},
         "get": {"ids": [job], "owner": None},
         "find": {"query": JobQuery()},
         "count": {"query": JobQuery()},
@@ -175,7 +167,9 @@ def make_key(
 
 def test_every_verb_of_the_contract_has_a_permission() -> None:
     assert STORE_METHODS.keys() == set(wire_format.METHODS) == VERB_ROLES.keys()
-    assert set(wire_format.METHODS) | wire_format.LOCAL_METHODS == Store.__abstractmethods__
+    methods = Store.__abstractmethods__ | StoreInsights.__abstractmethods__
+    assert set(wire_format.METHODS) | wire_format.LOCAL_METHODS == methods
+    assert Store.__abstractmethods__.isdisjoint(StoreInsights.__abstractmethods__)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -193,7 +187,7 @@ def test_a_scoped_key_cannot_use_verbs_about_all_jobs(keyed_server: LiveServer, 
             for verb, roles in VERB_ROLES.items():
                 response = call_verb(web, verb)
                 allowed = role in roles and verb in SCOPED_VERBS
-                if role is Role.WORKER and verb in {"enqueue", "apply", "cancel", "signal"}:
+                if role is Role.WORKER and verb in {"enqueue", "apply"}:
                     allowed = False  # the permission `work` is unscoped only
                 assert response.status_code == (200 if allowed else 403), (verb, response.text)
 
@@ -274,7 +268,7 @@ async def test_only_workers_see_lease_tokens(keyed_server: LiveServer) -> None:
             assert isinstance(item, JobRow)
             assert (item.id, item.state, item.token) == (job.id, State.RUNNING, None)
         result = [event async for event in _stored_events(producer, job.id)]
-        attempts = await producer.attempts(job.id)
+        attempts = await producer.insights.attempts(job.id)
         assert str(row.token) not in f"{result} {attempts}"
 
 
@@ -302,15 +296,15 @@ async def test_a_job_of_another_owner_counts_as_missing(keyed_server: LiveServer
         for job_id in (parent.id, child.id):
             assert await bob.get([job_id]) == [None]
             assert await bob.events(job_id) is None
-            assert await bob.attempts(job_id) is None
+            assert await bob.insights.attempts(job_id) is None
             assert await bob.checkpoints([job_id]) == [{}]
             [edges] = await bob.edges([job_id])
             assert (edges.parents, edges.children) == ((), ())
             assert [event async for event in bob.tail(job_id)] == []
             for responses in (
-                await bob.cancel([CancelRequest(job_id=job_id)]),
-                await bob.cancel([CancelRequest(job_id=job_id, owner="alice")]),
-                await bob.signal([SignalRequest(job_id=job_id, name="go")]),
+                await bob.apply([CancelRequest(job_id=job_id)]),
+                await bob.apply([CancelRequest(job_id=job_id, owner="alice")]),
+                await bob.apply([SignalRequest(job_id=job_id, name="go")]),
                 await bob.delete([job_id]),
                 await bob.delete([job_id], "alice"),
                 await bob.apply([submit(job_id)]),
@@ -319,13 +313,15 @@ async def test_a_job_of_another_owner_counts_as_missing(keyed_server: LiveServer
         assert await bob.get([parent.id], "alice") == [None]
         assert (await bob.find(JobQuery(owner="alice"))).rows == []
         assert parent.id not in {item.id for item in (await bob.find(JobQuery())).rows}
-        assert await bob.flows([parent.flow_id or uuid4()]) == [None]
-        assert (await bob.newest_flows(50)).flows == []
-        assert (await bob.newest_flows(50, owner="alice")).flows == []
-        assert [item.flow_id for item in (await alice.newest_flows(50)).flows] == [parent.flow_id]
+        assert await bob.insights.flows([parent.flow_id or uuid4()]) == [None]
+        assert (await bob.insights.newest_flows(50)).flows == []
+        assert (await bob.insights.newest_flows(50, owner="alice")).flows == []
+        assert [item.flow_id for item in (await alice.insights.newest_flows(50)).flows] == [
+            parent.flow_id
+        ]
         assert await get_one(worker, parent.id) == row, "nothing has changed"
         assert (await get_one(alice, child.id)).held
-        [flow] = await alice.flows([parent.flow_id or uuid4()])
+        [flow] = await alice.insights.flows([parent.flow_id or uuid4()])
         assert flow is not None
         assert flow.jobs == 1
         await worker.apply([settle(row, Succeeded(), random=no_jitter)])
@@ -492,13 +488,13 @@ async def test_actions_through_the_store_protocol_are_audited(keyed_server: Live
         held, ended = make_job(queue="noted", hold=True), make_job(queue="noted")
         await store.enqueue([held, ended])
         await store.apply([submit(held.id)])
-        await store.cancel([CancelRequest(job_id=held.id), CancelRequest(job_id=ended.id)])
+        await store.apply([CancelRequest(job_id=held.id), CancelRequest(job_id=ended.id)])
         again = make_job(queue="noted", retry_of=ended.id)
         await store.enqueue([again])
-        await store.signal([SignalRequest(job_id=again.id, name="go")])
+        await store.apply([SignalRequest(job_id=again.id, name="go")])
         await store.delete([held.id])
-        await store.pause(["noted"], paused=True)
-        await store.pause(["noted"], paused=False)
+        await set_paused(store, ["noted"], paused=True)
+        await set_paused(store, ["noted"], paused=False)
         await store.put_records([Put(kind=SCHEDULE, key="noted", value=b"{}")])
         await store.delete_records(SCHEDULE, ["noted"])
         notes = [(item.action, item.target) for item in await AuditLog(store).list(limit=9)]

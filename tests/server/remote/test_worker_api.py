@@ -18,6 +18,7 @@ from windlass.core.decisions.maintenance import sweep
 from windlass.core.task_token import TaskToken
 from windlass.server.auth.api_keys import Role
 from windlass.server.auth.token_signer import TokenSigner
+from windlass.testing.factories import expired_jobs
 
 QUEUE = "far"
 T = TypeVar("T")
@@ -391,7 +392,7 @@ def rescue(server: LiveServer, job_id: str) -> bool:
 
     async def sweeps() -> bool:
         store = server.app.client().store
-        rows = [row for row in await store.expired(100) if str(row.id) == job_id]
+        rows = [row for row in await expired_jobs(store, 100) if str(row.id) == job_id]
         responses = await store.apply([sweep(row, random=random.random) for row in rows])
         return any(response.applied for response in responses)
 

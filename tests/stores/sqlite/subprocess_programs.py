@@ -55,7 +55,7 @@ async def work(path: str, mine: str, total: str) -> None:
                 for row in rows:
                     assert (await settle_one(store, row, Succeeded())).applied
                 if not rows:
-                    settled = await store.rollups(0, END_OF_TIME)
+                    settled = await store.insights.rollups(0, END_OF_TIME)
                     if sum(rollup.count for rollup in settled) == int(total):
                         return
                     await store.wait(["default"], 0.2)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from windlass.core.event import Event
-from windlass.store import Capabilities, Store
+from windlass.store import Capabilities, Store, StoreInsights
 from windlass.stores.sqlite import SqliteStore
 from windlass.testing.clock import VirtualClock
 from windlass.testing.wrapped_store import WrappedStore
@@ -85,6 +85,13 @@ def _settle(future: asyncio.Future[Any], answer: object, error: BaseException | 
         future.set_result(answer)
 
 
+def _method(store: Store, name: str) -> Callable[..., Awaitable[Any]]:
+    method: Callable[..., Awaitable[Any]] = getattr(
+        store.insights if name in StoreInsights.__abstractmethods__ else store, name
+    )
+    return method
+
+
 class _Alternating:
     """Store whose calls run alternately in this process and in the other one."""
 
@@ -110,6 +117,10 @@ class _Alternating:
     @property
     def capabilities(self) -> Capabilities:
         return self._own.capabilities
+
+    @property
+    def insights(self) -> _Alternating:
+        return self  # `__getattr__` calls the insights of one of the processes
 
     def twin(self) -> _Alternating:
         return _Alternating(
@@ -138,7 +149,7 @@ class _Alternating:
                 self._remote_claimed = remote
             if remote:
                 return self._call_remote(method, *arguments, **options)
-            answer: Awaitable[Any] = getattr(self._own, method)(*arguments, **options)
+            answer: Awaitable[Any] = _method(self._own, method)(*arguments, **options)
             return answer
 
         return call
@@ -207,7 +218,7 @@ class _Server:
         try:
             store, clock = self._store(key, path)
             clock.jump(now)
-            answer = await getattr(store, method)(*arguments, **options)
+            answer = await _method(store, method)(*arguments, **options)
         except asyncio.CancelledError as cancelled:
             error = cancelled
         except Exception as problem:  # noqa: BLE001 - sent to the caller

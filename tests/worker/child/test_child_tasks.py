@@ -249,7 +249,7 @@ async def test_a_task_waits_for_a_signal_and_for_jobs(
     suspension = await suspended(context)
     assert (suspension.awaits, suspension.children, suspension.signals) == ((), (), 0)
     assert suspension.timeout is not None
-    await store.signal([SignalRequest(job_id=context.job.id, name="go", value=b'"went"')])
+    await store.apply([SignalRequest(job_id=context.job.id, name="go", value=b'"went"')])
 
     context = context_of(context.job, store, hooks)
     suspension = await suspended(context)

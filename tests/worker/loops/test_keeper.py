@@ -22,7 +22,7 @@ from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
-from windlass.testing.factories import cancel_one, get_one, start_one, sweep_all
+from windlass.testing.factories import cancel_one, expired_jobs, get_one, start_one, sweep_all
 from windlass.worker.loops.keeper import Keeper
 
 LEASE = 0.3
@@ -116,7 +116,7 @@ async def test_a_held_lease_is_extended_until_it_is_dropped() -> None:
     async with running_keeper(store.twin(), clock.monotonic) as (keeper, calls):
         keeper.hold(row.lease, SHORT)
         assert await asyncio.to_thread(clock.over.wait, WAIT_TIMEOUT)
-        assert await store.expired(10) == []
+        assert await expired_jobs(store, 10) == []
         keeper.drop(row.lease)
     assert calls.lost == []
 
@@ -183,7 +183,7 @@ async def test_a_failed_extension_is_retried_before_the_lease_is_lost(
     async with running_keeper(SpyStore(store.twin(), on_call), clock.monotonic) as (keeper, calls):
         keeper.hold(row.lease, SHORT)
         assert await asyncio.to_thread(clock.over.wait, WAIT_TIMEOUT)
-        assert await store.expired(10) == []
+        assert await expired_jobs(store, 10) == []
     assert (calls.lost, failures) == ([], 0)
 
 

@@ -28,7 +28,7 @@ from windlass.insights.observations import COUNT_AHEAD
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock
-from windlass.testing.factories import enqueue_one, make_job, start_one
+from windlass.testing.factories import enqueue_one, make_job, set_paused, start_one
 from windlass.worker.loops.presence import Presence
 
 T = TypeVar("T")
@@ -169,7 +169,7 @@ async def test_why_reports_missing_workers_pauses_and_queue_position(store: Memo
     await enqueue_one(store, task="new", queue="media")
     assert await reasons(store, job.id) == [ReasonCode.BEHIND]
     assert "1 job is ahead" in str(await Client(store).why(job.id))
-    await store.pause(["default"], paused=True)
+    await set_paused(store, ["default"], paused=True)
     assert await reasons(store, job.id) == [ReasonCode.PAUSED, ReasonCode.BEHIND]
 
 

@@ -11,7 +11,7 @@ from tests.worker.event_waits import WAIT_TIMEOUT
 from tests.worker.spy_store import SpyStore
 
 from windlass.core.decisions.outcome import Succeeded
-from windlass.core.decisions.transition import ApplyResult, Status, Transition
+from windlass.core.decisions.transition import ApplyRequest, ApplyResult, Status
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
@@ -94,8 +94,8 @@ async def test_a_sweep_whose_writes_are_all_stale_ends(
     """Another sweeper may be faster each time; this one continues at its next interval."""
 
     class StaleWrites(MemoryStore):
-        async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
-            return [ApplyResult(Status.STALE) for _ in transitions]
+        async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
+            return [ApplyResult(Status.STALE) for _ in requests]
 
         async def due(self, limit: int) -> list[JobRow]:
             return [row] * limit

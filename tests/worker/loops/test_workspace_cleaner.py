@@ -15,7 +15,7 @@ from tests.worker.spy_store import SpyStore
 from tests.worker.workers import run_burst, run_to_end, running_worker
 
 from windlass import Cancel, Context, Job, Snooze, State, Windlass, fixed
-from windlass.core.decisions.transition import ApplyResult, CancelRequest, Transition
+from windlass.core.decisions.transition import ApplyRequest, ApplyResult, CancelRequest, Transition
 from windlass.core.event import EventType
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
@@ -86,10 +86,11 @@ async def test_a_workspace_stays_until_the_success_is_stored(app: Windlass, data
     seen: list[list[str]] = []
 
     class RecordingApply(SpyStore):
-        async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
+        async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
+            transitions = [one for one in requests if isinstance(one, Transition)]
             if any(transition.trigger is Trigger.SUCCEED for transition in transitions):
                 seen.append(workspace_kinds(data))
-            return await super().apply(transitions)
+            return await super().apply(requests)
 
     @app.task
     async def task(ctx: Context) -> None:
@@ -311,6 +312,6 @@ async def test_an_active_retry_keeps_the_workspace_after_other_retries_are_delet
     assert await WorkspaceCleaner(store, workspaces).remove_orphans() == 0
     assert directory.exists()
 
-    await store.cancel([CancelRequest(job_id=third.id)])
+    await store.apply([CancelRequest(job_id=third.id)])
     assert await WorkspaceCleaner(store, workspaces).remove_orphans() == 1
     assert not directory.exists()

@@ -97,7 +97,7 @@ async def _watch(client: Client, flow_id: UUID, console: Console) -> FlowStats:
 async def _find_flow(client: Client, text: str) -> UUID:
     """Return the id of a flow, given by its own id or by one of its jobs."""
     found = await find_job(client, text)
-    [stats] = await client.store.flows([found])
+    [stats] = await client.store.insights.flows([found])
     if stats is not None:
         return found
     [row] = await client.store.get([found])

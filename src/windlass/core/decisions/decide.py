@@ -13,6 +13,7 @@ from windlass.core.clock import Instant, after
 from windlass.core.decisions import maintenance
 from windlass.core.decisions.decision_builder import DecisionBuilder
 from windlass.core.decisions.transition import (
+    ApplyRequest,
     ApplyResult,
     CancelRequest,
     Changes,
@@ -21,6 +22,7 @@ from windlass.core.decisions.transition import (
     PastOutcome,
     SignalRequest,
     Status,
+    StoredJob,
     Transition,
 )
 from windlass.core.event import EventType, Record
@@ -31,7 +33,20 @@ from windlass.core.job.row import LifecycleRow
 from windlass.core.job.state import ACTIVE, RESCUING, WAITING, State, Trigger, move
 
 
-def decide(row: LifecycleRow, transition: Transition, now: Instant, past: PastOutcome) -> Decision:
+def decide(row: LifecycleRow, request: ApplyRequest, now: Instant, stored: StoredJob) -> Decision:
+    """Decide what a request does to a job. A job of another owner counts as missing."""
+    if isinstance(request, Transition):
+        return transition(row, request, now, stored.past_outcome)
+    if request.owner is not None and request.owner != stored.owner:
+        return Decision(ApplyResult(Status.MISSING))
+    if isinstance(request, CancelRequest):
+        return cancel(row, request, now)
+    return signal(row, request, now, exists=stored.has_step(request.step))
+
+
+def transition(
+    row: LifecycleRow, transition: Transition, now: Instant, past: PastOutcome
+) -> Decision:
     """Decide what a transition does to a job."""
     settles = transition.trigger.settles
     token_valid = row.token == transition.token or (transition.token is None and not settles)
@@ -45,7 +60,7 @@ def decide(row: LifecycleRow, transition: Transition, now: Instant, past: PastOu
     if to is None or (transition.trigger is Trigger.SUBMIT and not row.held):
         return _invalid_move(row, transition, past)
     if to is State.RUNNING:
-        return _no_change(Status.CONFLICT, row)  # claim and cancel are separate calls
+        return _no_change(Status.CONFLICT, row)  # only a claim or a CancelRequest does this
     at = max(now, row.updated_at)
     if transition.trigger in RESCUING and row.lease_until is not None and row.lease_until > at:
         return _no_change(Status.STALE, row)  # the lease was extended after it was read

@@ -60,5 +60,5 @@ def promote(job: JobRow) -> Transition:
 
 
 def sweep(job: JobRow, *, random: Random) -> Transition:
-    """Return the maintenance transition of a job from `Store.due` or `Store.expired`."""
+    """Return the maintenance transition of a job from `Store.due`."""
     return rescue(job, random=random) if job.state is State.RUNNING else promote(job)

@@ -1,6 +1,6 @@
 """Outcomes of attempts, and the transitions that follow from them.
 
-These functions use the row as the worker read it; `decide.decide` uses the current one.
+These functions use the row as the worker read it; `decide.transition` uses the current one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Transitions: conditional changes of a job, and their results.
+"""Requests to change a job, and their results.
 
-A `Transition` is a request to change a job as the caller last read it. `decide` compares it with
-the current row and returns a `Decision`: the changes to write, or the reason why there are none.
+A `Transition` changes a job as the caller last read it; a `CancelRequest` or a `SignalRequest`
+applies to any row. `decide` compares a request with the current row and returns a `Decision`: the
+changes to write, or the reason why there are none.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypedDict
+from typing import Protocol, TypeAlias, TypedDict
 from uuid import UUID
 
 from windlass.core import size_limits
@@ -103,6 +104,10 @@ class SignalRequest:
         return SIGNAL_PREFIX + self.name
 
 
+ApplyRequest: TypeAlias = Transition | CancelRequest | SignalRequest
+"""A request of `Store.apply`."""
+
+
 class Changes(TypedDict, total=False):
     """New values of a row; absent keys keep their value."""
 
@@ -188,6 +193,31 @@ class Decision:
 
 PastOutcome = Callable[[int], tuple[UUID, Trigger] | None]
 """Returns token and outcome of the past attempt with this fence, if the log has it."""
+
+
+class StoredJob(Protocol):
+    """Data of a job outside its lifecycle row. A decision reads it only if it needs it."""
+
+    @property
+    def owner(self) -> str: ...
+
+    def past_outcome(self, fence: int) -> tuple[UUID, Trigger] | None:
+        """Return token and outcome of the past attempt with this fence, if the log has it."""
+        ...
+
+    def has_step(self, step: str) -> bool:
+        """Whether the job has a checkpoint of this step."""
+        ...
+
+
+def check_request(request: ApplyRequest) -> None:
+    """Raise an error if a request is invalid in itself."""
+    if isinstance(request, Transition):
+        check_transition(request)
+    elif isinstance(request, CancelRequest):
+        check_cancel(request)
+    else:
+        check_signal(request)
 
 
 def check_transition(transition: Transition) -> None:

@@ -145,5 +145,5 @@ async def _owns_flow(ctx: RequestContext, flow_id: UUID) -> bool:
 
 async def _may_join(ctx: RequestContext, flow_id: UUID) -> bool:
     """Return whether the caller may add to a flow: adding a job would make the flow visible."""
-    [stats] = await ctx.client.store.flows([flow_id])
+    [stats] = await ctx.client.store.insights.flows([flow_id])
     return stats is None or await _owns_flow(ctx, flow_id)

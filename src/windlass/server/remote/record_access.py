@@ -46,6 +46,7 @@ KINDS: Mapping[str, RecordKind] = {
 }
 OTHER = RecordKind(_ADMIN, _ADMIN)  # API keys among them
 UNDELETABLE = frozenset({AUDIT, API_KEY})  # a store whose keys were deleted would become open
+_AUDIT_ACTIONS = {("write", PAUSED): "pause queue", ("delete", PAUSED): "resume queue"}
 SERVER_ONLY = frozenset({SESSION, SIGNING_KEY, TICKET})
 
 
@@ -55,13 +56,17 @@ def kind_of(name: str) -> RecordKind:
     return KINDS.get(name, OTHER)
 
 
+def _audit_action(verb: str, kind: str) -> str:
+    return _AUDIT_ACTIONS.get((verb, kind), f"{verb} {kind}")
+
+
 async def put_records(ctx: RequestContext, puts: Sequence[Put]) -> list[PutResult]:
     for name in {put.kind for put in puts}:
         kind = kind_of(name)
         require(ctx.caller, *kind.write)
         if kind.audited:
             keys = [put.key for put in puts if put.kind == name]
-            await ctx.audit(f"write {name}", " ".join(keys))
+            await ctx.audit(_audit_action("write", name), " ".join(keys))
     # Audit entries may be added, but never changed.
     checked = [replace(put, expected=0) if put.kind == AUDIT else put for put in puts]
     return await ctx.client.store.put_records(checked)
@@ -86,5 +91,5 @@ async def delete_records(ctx: RequestContext, kind: str, keys: Sequence[str]) ->
         )
     require(ctx.caller, *access.write)
     if access.audited and keys:
-        await ctx.audit(f"delete {kind}", " ".join(keys))
+        await ctx.audit(_audit_action("delete", kind), " ".join(keys))
     await ctx.client.store.delete_records(kind, keys)

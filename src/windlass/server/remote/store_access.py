@@ -13,25 +13,16 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-from windlass.core.clock import Instant
 from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.transition import (
     ApplyResult,
-    CancelRequest,
     Checkpoint,
-    SignalRequest,
     Status,
-    Transition,
 )
-from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import Edges
-from windlass.core.job.failure import Failures
-from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
-from windlass.core.job.state import Trigger
-from windlass.core.query.job_query import Count, JobQuery, Page
-from windlass.insights.failure_groups import MAX_SCANNED
+from windlass.core.query.job_query import JobQuery, Page
 from windlass.server.auth.caller import Caller
 from windlass.server.auth.permissions import Permission
 from windlass.server.auth.scoped_enqueue import enqueue_scoped
@@ -41,10 +32,8 @@ from windlass.store import EventPage
 
 T = TypeVar("T")
 MAX_AUDITED_IDS = 20  # jobs that one audit entry names
-MAX_FLOWS = 100
 MAX_EVENTS = 1000  # in one response
 _MISSING = ApplyResult(Status.MISSING)
-_PRODUCER_TRIGGERS = frozenset({Trigger.SUBMIT, Trigger.CANCEL})
 
 
 def require(caller: Caller, *permissions: Permission) -> None:
@@ -67,7 +56,7 @@ async def enqueue(
     require(ctx.caller, Permission.PRODUCE, Permission.WORK)
     for resume in (False, True):
         retried = [job.retry_of for job in jobs if job.retry_of and job.resume is resume]
-        await _audit(ctx, "resume" if resume else "retry", retried)
+        await audit(ctx, "resume" if resume else "retry", retried)
     enqueue_call = partial(ctx.client.store.enqueue, atomic=atomic)
     results = await enqueue_scoped(ctx, jobs, enqueue_call, atomic=atomic)
     if ctx.caller.has_any(Permission.WORK):
@@ -84,55 +73,14 @@ def _without_token(caller: Caller, result: EnqueueResult) -> EnqueueResult:
 # -- actions
 
 
-async def apply(ctx: RequestContext, transitions: Sequence[Transition]) -> list[ApplyResult]:
-    """Apply transitions. Callers that are no workers may only submit and cancel jobs."""
-    if not all(_is_plain(transition) for transition in transitions):
-        require(ctx.caller, Permission.WORK)
-        return await ctx.client.store.apply(transitions)
-    require(ctx.caller, Permission.PRODUCE, Permission.WORK)
-    for trigger in _PRODUCER_TRIGGERS:
-        ids = [transition.job_id for transition in transitions if transition.trigger is trigger]
-        await _audit(ctx, trigger.value, ids)
-    return await _act_on_visible(ctx, transitions, ctx.client.store.apply)
-
-
-def _is_plain(transition: Transition) -> bool:
-    """Return whether it only submits or cancels a job."""
-    plain = Transition(
-        job_id=transition.job_id,
-        fence=transition.fence,
-        trigger=transition.trigger,
-        reason=transition.reason,
-    )
-    return transition.trigger in _PRODUCER_TRIGGERS and transition == plain
-
-
-async def cancel(ctx: RequestContext, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
-    require(ctx.caller, Permission.PRODUCE, Permission.WORK)
-    await _audit(ctx, "cancel", [request.job_id for request in requests])
-    return await _act_on_visible(ctx, requests, ctx.client.store.cancel)
-
-
-async def signal(ctx: RequestContext, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
-    require(ctx.caller, Permission.PRODUCE, Permission.WORK)
-    await _audit(ctx, "signal", [item.job_id for item in signals])
-    return await _act_on_visible(ctx, signals, ctx.client.store.signal)
-
-
 async def delete(ctx: RequestContext, ids: Sequence[UUID], owner: str | None) -> list[ApplyResult]:
-    await _audit(ctx, "delete", ids)
+    await audit(ctx, "delete", ids)
     visible = await visible_ids(ctx, ids)
     results = iter(await ctx.client.store.delete([id_ for id_ in ids if id_ in visible], owner))
     return [next(results) if id_ in visible else _MISSING for id_ in ids]
 
 
-async def pause(ctx: RequestContext, queues: Sequence[str], *, paused: bool) -> None:
-    for queue in queues:
-        await ctx.audit("pause queue" if paused else "resume queue", queue)
-    await ctx.client.store.pause(queues, paused=paused)
-
-
-async def _act_on_visible(
+async def act_on_visible(
     ctx: RequestContext,
     items: Sequence[Any],
     act: Callable[[Sequence[Any]], Awaitable[list[ApplyResult]]],
@@ -151,7 +99,7 @@ async def visible_ids(ctx: RequestContext, ids: Sequence[UUID]) -> set[UUID]:
     return {row.id for row in rows if row is not None and ctx.caller.can_see(row)}
 
 
-async def _audit(ctx: RequestContext, action: str, ids: Sequence[UUID]) -> None:
+async def audit(ctx: RequestContext, action: str, ids: Sequence[UUID]) -> None:
     """Add one audit entry for the visible jobs of these."""
     if not ids:
         return
@@ -181,7 +129,7 @@ async def get(ctx: RequestContext, ids: Sequence[UUID], owner: str | None) -> li
 
 
 async def find(ctx: RequestContext, query: JobQuery) -> Page:
-    scoped = _scoped_query(ctx.caller, query)
+    scoped = scoped_query(ctx.caller, query)
     if scoped is None:
         return Page([], None)
     page = await ctx.client.store.find(scoped)
@@ -190,22 +138,7 @@ async def find(ctx: RequestContext, query: JobQuery) -> Page:
     return Page([_strip_token(row) for row in page.rows], page.cursor)
 
 
-async def count(ctx: RequestContext, query: JobQuery) -> Count:
-    scoped = _scoped_query(ctx.caller, query)
-    return Count(0, capped=False) if scoped is None else await ctx.client.store.count(scoped)
-
-
-async def failures(
-    ctx: RequestContext, since: Instant, limit: int, owner: str | None, team: str | None
-) -> Failures:
-    scoped = _scoped_query(ctx.caller, JobQuery(owner=owner, team=team))
-    if scoped is None:
-        return Failures([], capped=False)
-    limit = max(1, min(limit, MAX_SCANNED))
-    return await ctx.client.store.failures(since, limit, scoped.owner, scoped.team)
-
-
-def _scoped_query(caller: Caller, query: JobQuery) -> JobQuery | None:
+def scoped_query(caller: Caller, query: JobQuery) -> JobQuery | None:
     """Limit the query to the caller's scope; None if nothing can match."""
     for name in ("owner", "team"):
         own, given = getattr(caller, name), getattr(query, name)
@@ -220,10 +153,6 @@ async def events(ctx: RequestContext, job_id: UUID, after: int, limit: int) -> E
     if not await visible_ids(ctx, [job_id]):
         return None
     return await ctx.client.store.events(job_id, after, max(1, min(limit, MAX_EVENTS)))
-
-
-async def attempts(ctx: RequestContext, job_id: UUID) -> list[Attempt] | None:
-    return await ctx.client.store.attempts(job_id) if await visible_ids(ctx, [job_id]) else None
 
 
 async def checkpoints(ctx: RequestContext, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
@@ -247,22 +176,3 @@ async def edges(ctx: RequestContext, ids: Sequence[UUID], limit: int | None) -> 
         else Edges()
         for id_, edges in zip(ids, found, strict=True)
     ]
-
-
-async def newest_flows(
-    ctx: RequestContext, limit: int, before: UUID | None, owner: str | None, team: str | None
-) -> FlowPage:
-    scoped = _scoped_query(ctx.caller, JobQuery(owner=owner, team=team))
-    if scoped is None:
-        return FlowPage([], None)
-    limit = max(1, min(limit, MAX_FLOWS))
-    return await ctx.client.store.newest_flows(limit, before, scoped.owner, scoped.team)
-
-
-async def flows(
-    ctx: RequestContext, ids: Sequence[UUID], owner: str | None, team: str | None
-) -> list[FlowStats | None]:
-    scoped = _scoped_query(ctx.caller, JobQuery(owner=owner, team=team))
-    if scoped is None:
-        return [None] * len(ids)
-    return await ctx.client.store.flows(ids, scoped.owner, scoped.team)

@@ -15,7 +15,7 @@ from windlass.schemas.jobs import JobNode
 from windlass.server.auth.scoped_enqueue import hide_foreign
 from windlass.server.context import Ctx, PathId, RequestContext
 from windlass.server.remote import store_access
-from windlass.server.remote.store_access import MAX_FLOWS
+from windlass.server.remote.insights_access import MAX_FLOWS
 from windlass.server.schemas.job_requests import ReasonRequest
 
 MAX_PARENTS = 20  # listed of each job of a flow; a job may have 100,000
@@ -28,7 +28,7 @@ async def list_flows(
 ) -> FlowPageView:
     """List flows, newest first, each summarized from its newest 1,000 jobs."""
     caller = ctx.caller
-    page = await ctx.client.store.newest_flows(limit, cursor, caller.owner, caller.team)
+    page = await ctx.client.store.insights.newest_flows(limit, cursor, caller.owner, caller.team)
     return FlowPageView.of(page)
 
 

@@ -142,7 +142,7 @@ async def count(ctx: Ctx, filters: Annotated[job_requests.ListJobsRequest, Query
 
     Takes the filters of the list; `limit` and `cursor` have no effect.
     """
-    return CountView.of(await ctx.client.store.count(filters.query(ctx.caller)))
+    return CountView.of(await ctx.client.store.insights.count(filters.query(ctx.caller)))
 
 
 async def get(ctx: Ctx, job_id: PathId) -> JobView:
@@ -153,7 +153,7 @@ async def get(ctx: Ctx, job_id: PathId) -> JobView:
 async def attempts(ctx: Ctx, job_id: PathId) -> Attempts:
     """List the attempts of a job, oldest first."""
     await ctx.job(job_id)
-    found = await ctx.client.store.attempts(job_id)
+    found = await ctx.client.store.insights.attempts(job_id)
     if found is None:
         raise NotFoundError(f"no job {job_id}")
     return Attempts.of(found, ctx.app.codec)

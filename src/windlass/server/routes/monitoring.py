@@ -88,7 +88,7 @@ async def stats(
             "since",
             f"must be before until, and within {MAX_STEPS:,} steps of it; use a larger step",
         )
-    return Stats.of(start, end, step, await ctx.client.store.rollups(start, end), by)
+    return Stats.of(start, end, step, await ctx.client.store.insights.rollups(start, end), by)
 
 
 def _instant(field: str, value: datetime) -> Instant:

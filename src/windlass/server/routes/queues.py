@@ -31,5 +31,5 @@ async def resume(ctx: Ctx, queue: QueueName) -> PausedView:
 async def _set_paused(ctx: Ctx, queue: str, *, paused: bool) -> PausedView:
     check_text("the name of the queue", queue, MAX_NAME)
     await ctx.audit("pause queue" if paused else "resume queue", queue)
-    await ctx.client.store.pause([queue], paused=paused)
+    await ctx.client.pause([queue], paused=paused)
     return PausedView(name=queue, paused=paused)

@@ -19,7 +19,7 @@ from windlass.server.auth.permissions import Permission
 from windlass.server.auth.token_signer import SIGNING_RECORD
 from windlass.server.context import Ctx, RequestContext
 from windlass.server.problem_details import ApiError
-from windlass.server.remote import record_access, store_access
+from windlass.server.remote import apply_access, insights_access, record_access, store_access
 from windlass.server.streaming import sse
 from windlass.server.streaming.event_encoder import sse_message
 from windlass.server.streaming.stream_filter import StreamFilter
@@ -46,29 +46,25 @@ STORE_METHODS = {
     "enqueue": StoreMethod(Permission.READ, store_access.enqueue),
     "claim": StoreMethod(Permission.WORK),
     "extend": StoreMethod(Permission.WORK),
-    "apply": StoreMethod(Permission.READ, store_access.apply),
+    "apply": StoreMethod(Permission.READ, apply_access.apply),
     "record": StoreMethod(Permission.WORK),
     "wait": StoreMethod(Permission.WORK),
     "due": StoreMethod(Permission.WORK),
-    "expired": StoreMethod(Permission.WORK),
     "prune": StoreMethod(Permission.WORK),
-    "cancel": StoreMethod(Permission.READ, store_access.cancel),
-    "signal": StoreMethod(Permission.READ, store_access.signal),
     "delete": StoreMethod(Permission.DELETE, store_access.delete),
-    "pause": StoreMethod(Permission.OPERATE, store_access.pause),
     "get": StoreMethod(Permission.READ, store_access.get),
     "find": StoreMethod(Permission.READ, store_access.find),
-    "count": StoreMethod(Permission.READ, store_access.count),
+    "count": StoreMethod(Permission.READ, insights_access.count),
     "stats": StoreMethod(Permission.MONITOR),
-    "failures": StoreMethod(Permission.READ, store_access.failures),
+    "failures": StoreMethod(Permission.READ, insights_access.failures),
     "gates": StoreMethod(Permission.MONITOR),
     "rollups": StoreMethod(Permission.MONITOR),
     "events": StoreMethod(Permission.READ, store_access.events),
-    "attempts": StoreMethod(Permission.READ, store_access.attempts),
+    "attempts": StoreMethod(Permission.READ, insights_access.attempts),
     "checkpoints": StoreMethod(Permission.READ, store_access.checkpoints),
     "edges": StoreMethod(Permission.READ, store_access.edges),
-    "flows": StoreMethod(Permission.READ, store_access.flows),
-    "newest_flows": StoreMethod(Permission.READ, store_access.newest_flows),
+    "flows": StoreMethod(Permission.READ, insights_access.flows),
+    "newest_flows": StoreMethod(Permission.READ, insights_access.newest_flows),
     "put_records": StoreMethod(Permission.READ, record_access.put_records),
     "get_records": StoreMethod(Permission.READ, record_access.get_records),
     "list_records": StoreMethod(Permission.READ, record_access.list_records),
@@ -100,7 +96,9 @@ def endpoint(name: str) -> Endpoint:
         if store_method.call is not None:
             result = await store_method.call(ctx, **arguments)
         else:
-            result = await getattr(ctx.client.store, name)(**arguments)
+            store = ctx.client.store
+            target = store.insights if name in wire_format.INSIGHTS else store
+            result = await getattr(target, name)(**arguments)
         return _json(wire_format.encode_response(name, result))
 
     return {"claim": claim, "wait": wait}.get(name, call)

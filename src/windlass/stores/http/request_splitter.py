@@ -17,10 +17,8 @@ Part = tuple[Sequence[T], bytes | None]
 SAFE_BODY = 1024 * 1024  # bytes that every server accepts; beyond it, its max_body is read
 _ARGUMENTS = {
     "enqueue": "jobs",
-    "apply": "transitions",
+    "apply": "requests",
     "record": "attempt_records",
-    "cancel": "requests",
-    "signal": "signals",
     "put_records": "puts",
 }
 

@@ -9,47 +9,38 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Instant
 from windlass.core.decisions.enqueue import EnqueueResult, EnqueueStatus
 from windlass.core.decisions.transition import (
+    ApplyRequest,
     ApplyResult,
-    CancelRequest,
     Checkpoint,
-    SignalRequest,
     Status,
-    Transition,
-    check_cancel,
     check_records,
-    check_signal,
-    check_transition,
+    check_request,
 )
 from windlass.core.diagnosis import Diagnosis
 from windlass.core.errors import InvalidArgumentError, RequestError
 from windlass.core.event import Event
-from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import Edges
-from windlass.core.job.failure import Failures
-from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.lease import Claim, ExtendResult, Lease, check_lease
 from windlass.core.job.new_job import NewJob, check_new_job
 from windlass.core.job.row import JobRow
-from windlass.core.query.job_query import Count, JobQuery, Page
+from windlass.core.query.job_query import JobQuery, Page
 from windlass.core.versioned_record import Entry, Put, PutResult, check_keys
 from windlass.store import (
     AttemptRecords,
     Capabilities,
     EventPage,
     Pruned,
-    QueueStats,
     Retention,
-    Rollup,
     Store,
 )
 from windlass.stores import wire_format
 from windlass.stores.http.call_coalescer import CallCoalescer
 from windlass.stores.http.config import HttpConfig
 from windlass.stores.http.event_stream import tail
+from windlass.stores.http.insights import HttpInsights
 from windlass.stores.http.request_splitter import RequestSplitter
 from windlass.stores.http.transport import ServerInfo, Transport
 
@@ -80,6 +71,10 @@ class HttpStore(Store):
         """Capabilities of the server. A large call is split, so its items are not atomic."""
         capabilities = self._server.fetch_hello().capabilities
         return replace(capabilities, transactional=False, atomic_batch=False)
+
+    @property
+    def insights(self) -> HttpInsights:
+        return HttpInsights(self._call)
 
     # -- the handle
 
@@ -180,13 +175,11 @@ class HttpStore(Store):
             results |= zip(indexes, extended, strict=True)
         return [results[i] for i in range(len(items))]
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
-        async def send(valid: list[Transition]) -> list[ApplyResult]:
-            return await self._apply(
-                [wire_format.sendable_transition(transition) for transition in valid]
-            )
+    async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
+        async def send(valid: list[ApplyRequest]) -> list[ApplyResult]:
+            return await self._apply([wire_format.sendable_request(request) for request in valid])
 
-        return await self._send_valid(transitions, check_transition, send)
+        return await self._send_valid(requests, check_request, send)
 
     async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
         return await self._send_valid(
@@ -213,31 +206,13 @@ class HttpStore(Store):
         rows: list[JobRow] = await self._call("due", limit=limit)
         return rows
 
-    async def expired(self, limit: int) -> list[JobRow]:
-        rows: list[JobRow] = await self._call("expired", limit=limit)
-        return rows
-
     async def prune(self, retention: Retention, limit: int) -> Pruned:
         pruned: Pruned = await self._call("prune", retention=retention, limit=limit)
         return pruned
 
-    # -- operators
-
-    async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
-        return await self._send_valid(
-            requests, check_cancel, partial(self._splitter.send, "cancel")
-        )
-
-    async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
-        return await self._send_valid(signals, check_signal, partial(self._splitter.send, "signal"))
-
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[ApplyResult]:
         results: list[ApplyResult] = await self._call("delete", ids=ids, owner=owner) if ids else []
         return results
-
-    async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
-        if queues:
-            await self._call("pause", queues=queues, paused=paused)
 
     # -- reading
 
@@ -249,30 +224,6 @@ class HttpStore(Store):
         page: Page = await self._call("find", query=query)
         return page
 
-    async def count(self, query: JobQuery) -> Count:
-        count: Count = await self._call("count", query=query)
-        return count
-
-    async def stats(self) -> Mapping[str, QueueStats]:
-        stats: Mapping[str, QueueStats] = await self._call("stats")
-        return stats
-
-    async def failures(
-        self, since: Instant, limit: int, owner: str | None = None, team: str | None = None
-    ) -> Failures:
-        failures: Failures = await self._call(
-            "failures", since=since, limit=limit, owner=owner, team=team
-        )
-        return failures
-
-    async def gates(self, names: Sequence[str]) -> list[GateStats]:
-        stats: list[GateStats] = await self._call("gates", names=names) if names else []
-        return stats
-
-    async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
-        rollups: list[Rollup] = await self._call("rollups", since=since, until=until)
-        return rollups
-
     async def events(self, job_id: UUID, after: int = 0, limit: int = 1000) -> EventPage | None:
         page: EventPage | None = await self._call("events", job_id=job_id, after=after, limit=limit)
         return page
@@ -280,41 +231,15 @@ class HttpStore(Store):
     def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
         return tail(self._transport, job_id, after)
 
-    async def attempts(self, job_id: UUID) -> list[Attempt] | None:
-        attempts: list[Attempt] | None = await self._call("attempts", job_id=job_id)
-        return attempts
-
     async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
         checkpoints: list[Mapping[str, Checkpoint]] = (
             await self._call("checkpoints", ids=ids) if ids else []
         )
         return checkpoints
 
-    # -- dependencies and flows
-
     async def edges(self, ids: Sequence[UUID], limit: int | None = None) -> list[Edges]:
         edges: list[Edges] = await self._call("edges", ids=ids, limit=limit) if ids else []
         return edges
-
-    async def flows(
-        self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
-    ) -> list[FlowStats | None]:
-        flows: list[FlowStats | None] = (
-            await self._call("flows", ids=ids, owner=owner, team=team) if ids else []
-        )
-        return flows
-
-    async def newest_flows(
-        self,
-        limit: int,
-        before: UUID | None = None,
-        owner: str | None = None,
-        team: str | None = None,
-    ) -> FlowPage:
-        page: FlowPage = await self._call(
-            "newest_flows", limit=limit, before=before, owner=owner, team=team
-        )
-        return page
 
     # -- records
 

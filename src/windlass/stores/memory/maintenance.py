@@ -23,17 +23,14 @@ class MemoryMaintenance(MemoryRecords):
     async def due(self, limit: int) -> list[JobRow]:
         with self._data.lock:
             now = self._now()
+            jobs = list(self._data.jobs.values())
             at_gates = gates.due(self._data, now)
-            due = [(maintenance.due_since(r, now), r.serial, r) for r in self._data.jobs.values()]
-        ready = sorted((since, serial, r) for since, serial, r in due if since is not None)
+        expired = [row for row in jobs if maintenance.lease_expired(row, now)]
+        expired.sort(key=lambda row: (row.lease_until or 0, row.serial))
+        due = [(maintenance.due_since(row, now), row.serial, row) for row in jobs]
+        ready = sorted((since, serial, row) for since, serial, row in due if since is not None)
         others = [row for _, _, row in ready if row not in at_gates]
-        return [*at_gates, *others][:limit]
-
-    async def expired(self, limit: int) -> list[JobRow]:
-        with self._data.lock:
-            now = self._now()
-            rows = [r for r in self._data.jobs.values() if maintenance.lease_expired(r, now)]
-        return sorted(rows, key=lambda row: (row.lease_until or 0, row.serial))[:limit]
+        return [*expired[:limit], *[*at_gates, *others][:limit]]
 
     async def prune(self, retention: Retention, limit: int) -> Pruned:
         data = self._data

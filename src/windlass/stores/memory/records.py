@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windlass.core.admission.limit import LIMIT
-from windlass.core.versioned_record import Entry, Put, PutResult, apply_put, check_keys
+from windlass.core.versioned_record import PAUSED, Entry, Put, PutResult, apply_put, check_keys
 from windlass.stores.memory import gates
 from windlass.stores.memory.reads import MemoryReads
 
@@ -45,3 +45,5 @@ class MemoryRecords(MemoryReads):
                 self._data.entries.pop((kind, key), None)
                 if kind == LIMIT:
                     gates.schedule_check(self._data, key)
+        if kind == PAUSED:
+            self._data.work.notify()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from windlass.core.clock import Clock, Instant, SystemClock
 from windlass.store import Capabilities
 from windlass.stores.memory.data import MemoryData
+from windlass.stores.memory.insights import MemoryInsights
 from windlass.stores.memory.writes import MemoryWrites
 
 
@@ -27,6 +28,10 @@ class MemoryStore(MemoryWrites):
             push_wakeups=True,
             shared=False,
         )
+
+    @property
+    def insights(self) -> MemoryInsights:
+        return MemoryInsights(self, self._data)
 
     async def migrate(self) -> Sequence[str]:
         return []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from uuid import UUID
 
 from windlass.core.admission.gates import affected_gates, lock_order
@@ -23,16 +22,12 @@ from windlass.core.decisions.enqueue import (
     decide_enqueue,
 )
 from windlass.core.decisions.transition import (
+    ApplyRequest,
     ApplyResult,
-    CancelRequest,
     Decision,
-    SignalRequest,
     Status,
-    Transition,
-    check_cancel,
     check_records,
-    check_signal,
-    check_transition,
+    check_request,
 )
 from windlass.core.errors import RequestError
 from windlass.core.event import ATTEMPT
@@ -41,9 +36,10 @@ from windlass.core.job.lease import DEFAULT_LEASE, Claim, ExtendResult, Lease, c
 from windlass.core.job.new_job import NewJob, check_new_job
 from windlass.core.job.row import JobRow, new_row
 from windlass.core.job.state import State, Trigger
-from windlass.core.versioned_record import PAUSED, Put
+from windlass.core.versioned_record import PAUSED
 from windlass.store import AttemptRecords
 from windlass.stores.memory import gates
+from windlass.stores.memory.data import MemoryData
 from windlass.stores.memory.maintenance import MISSING, MemoryMaintenance
 
 
@@ -208,32 +204,26 @@ class MemoryWrites(MemoryMaintenance):
                 )
         return results
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
+    async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
         with self._data.lock:
-            results = [self._apply(transition, self._now()) for transition in transitions]
+            results = [self._apply(request, self._now()) for request in requests]
             self._open_gates(self._now())
-        if transitions:
+        if requests:
             self._data.work.notify()
-            self._data.job_wakeups.notify(transition.job_id for transition in transitions)
+            self._data.job_wakeups.notify(request.job_id for request in requests)
         return results
 
-    def _apply(self, transition: Transition, now: Instant) -> ApplyResult:
+    def _apply(self, request: ApplyRequest, now: Instant) -> ApplyResult:
         try:
-            check_transition(transition)
+            check_request(request)
         except RequestError as error:
             return ApplyResult(Status.REFUSED, error=error)
-        row = self._data.jobs.get(transition.job_id)
+        row = self._data.jobs.get(request.job_id)
         if row is None:
             return MISSING
         return self._write(
-            row, decide.decide(row, transition, now, partial(self._attempt_outcome, row.id)), now
+            row, decide.decide(row, request, now, MemoryStoredJob(self._data, row)), now
         )
-
-    def _attempt_outcome(self, job_id: UUID, fence: int) -> tuple[UUID, Trigger] | None:
-        for entry in self._data.logs[job_id]:
-            if entry.type == ATTEMPT and entry.fence == fence:
-                return UUID(entry.data["token"]), Trigger(entry.data["outcome"])
-        return None
 
     def _write(self, row: JobRow, decision: Decision, now: Instant) -> ApplyResult:
         data = self._data
@@ -328,49 +318,23 @@ class MemoryWrites(MemoryMaintenance):
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:  # noqa: ARG002 - one wake-up for all queues
         return await self._data.work.wait(self._seen, timeout)
 
-    # -- operators
 
-    async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
-        with self._data.lock:
-            results = [self._cancel(request, self._now()) for request in requests]
-            self._open_gates(self._now())
-        self._data.job_wakeups.notify(request.job_id for request in requests)
-        return results
+class MemoryStoredJob:
+    """Data of a job outside its row, for `decide`."""
 
-    def _cancel(self, request: CancelRequest, now: Instant) -> ApplyResult:
-        try:
-            check_cancel(request)
-        except RequestError as error:
-            return ApplyResult(Status.REFUSED, error=error)
-        row = self._visible(request.job_id, request.owner)
-        return MISSING if row is None else self._write(row, decide.cancel(row, request, now), now)
+    def __init__(self, data: MemoryData, row: JobRow) -> None:
+        self.owner = row.owner
+        self._data = data
+        self._id = row.id
 
-    async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
-        with self._data.lock:
-            results = [self._signal(request, self._now()) for request in signals]
-            self._open_gates(self._now())
-        if signals:
-            self._data.work.notify()
-            self._data.job_wakeups.notify(request.job_id for request in signals)
-        return results
+    def past_outcome(self, fence: int) -> tuple[UUID, Trigger] | None:
+        for entry in self._data.logs[self._id]:
+            if entry.type == ATTEMPT and entry.fence == fence:
+                return UUID(entry.data["token"]), Trigger(entry.data["outcome"])
+        return None
 
-    def _signal(self, request: SignalRequest, now: Instant) -> ApplyResult:
-        try:
-            check_signal(request)
-        except RequestError as error:
-            return ApplyResult(Status.REFUSED, error=error)
-        row = self._visible(request.job_id, request.owner)
-        if row is None:
-            return MISSING
-        known = request.step in self._data.steps[row.id]
-        return self._write(row, decide.signal(row, request, now, exists=known), now)
-
-    async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
-        if paused:
-            await self.put_records([Put(kind=PAUSED, key=queue, value=b"") for queue in queues])
-        else:
-            await self.delete_records(PAUSED, queues)
-            self._data.work.notify()
+    def has_step(self, step: str) -> bool:
+        return step in self._data.steps[self._id]
 
 
 def _claim_order(claim: Claim) -> Callable[[JobRow], tuple[int, ...]]:

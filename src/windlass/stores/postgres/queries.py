@@ -54,7 +54,6 @@ class PostgresQueries:
     rollups: str
     gates: str
     due: str
-    expired: str
     try_lock_prune: str
     past_retention: str
     remove_from_ended: str

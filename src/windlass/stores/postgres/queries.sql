@@ -884,9 +884,34 @@ GROUP BY minute, queue, task, outcome
 ORDER BY minute, queue, task, outcome
 
 -- name: due
--- First the first job of each gate that is due for a check, except jobs locked by another
+-- Expired leases: reads the jobs of all claims that have a running job. Their number is about that of
+-- worker slots, and does not depend on the number of jobs. Deletes the rows of claims without one,
+-- unless they are locked.
+-- Due jobs: first the first job of each gate that is due for a check, except jobs locked by another
 -- transaction. Gates without waiting jobs are skipped and do not count in the limit.
 WITH RECURSIVE clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
+held AS MATERIALIZED (SELECT token, active, jobs FROM windlass_lease ORDER BY token),
+running AS MATERIALIZED (
+    SELECT held.token, job.n, job.lease_until FROM held, unnest(held.jobs) AS each (n), LATERAL (
+        SELECT n, state, token, lease_until FROM windlass_job AS job WHERE job.n = each.n LIMIT 1
+    ) AS job
+    WHERE held.active > 0 AND job.state = 'running' AND job.token = held.token
+),
+deleted AS (
+    DELETE FROM windlass_lease WHERE ctid = ANY (ARRAY(
+        SELECT lease.ctid FROM held, LATERAL (
+            SELECT ctid FROM windlass_lease AS lease
+            WHERE lease.token = held.token AND lease.jobs = held.jobs
+            LIMIT 1 FOR UPDATE SKIP LOCKED
+        ) AS lease
+        WHERE held.token NOT IN (SELECT token FROM running)
+    ))
+),
+expired AS MATERIALIZED (
+    SELECT running.lease_until AS at, running.n FROM clock, running
+    WHERE running.lease_until <= clock.now
+    ORDER BY running.lease_until, running.n LIMIT $2
+),
 requested AS (
     (SELECT gate FROM windlass_gate_check ORDER BY gate LIMIT 1)
     UNION ALL
@@ -916,45 +941,20 @@ first_jobs AS MATERIALIZED (
         ) AS entry LIMIT $2
     ) AS found
 ),
-found AS MATERIALIZED (
+ready AS MATERIALIZED (
     SELECT -1::bigint AS at, n FROM first_jobs
     UNION ALL
     SELECT waiting.at, waiting.n FROM clock, LATERAL (
         SELECT at, n FROM windlass_waiting WHERE at IS NOT NULL AND at <= clock.now
         ORDER BY at, n LIMIT $2
     ) AS waiting WHERE waiting.n NOT IN (SELECT n FROM first_jobs)
-)
-SELECT job.* FROM found,
-    LATERAL (SELECT * FROM windlass_job AS job WHERE job.n = found.n LIMIT 1) AS job
-ORDER BY found.at, found.n LIMIT $2
-
--- name: expired
--- Reads the jobs of all claims that have a running job. Their number is about that of worker slots,
--- and does not depend on the number of jobs. Deletes the rows of claims without one, unless they
--- are locked.
-WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
-held AS MATERIALIZED (SELECT token, active, jobs FROM windlass_lease ORDER BY token),
-running AS MATERIALIZED (
-    SELECT held.token, job.n, job.lease_until FROM held, unnest(held.jobs) AS each (n), LATERAL (
-        SELECT n, state, token, lease_until FROM windlass_job AS job WHERE job.n = each.n LIMIT 1
-    ) AS job
-    WHERE held.active > 0 AND job.state = 'running' AND job.token = held.token
 ),
-deleted AS (
-    DELETE FROM windlass_lease WHERE ctid = ANY (ARRAY(
-        SELECT lease.ctid FROM held, LATERAL (
-            SELECT ctid FROM windlass_lease AS lease
-            WHERE lease.token = held.token AND lease.jobs = held.jobs
-            LIMIT 1 FOR UPDATE SKIP LOCKED
-        ) AS lease
-        WHERE held.token NOT IN (SELECT token FROM running)
-    ))
-)
-SELECT job.* FROM clock, running,
-    LATERAL (SELECT * FROM windlass_job AS job WHERE job.n = running.n LIMIT 1) AS job
-WHERE running.lease_until <= clock.now
-ORDER BY running.lease_until, running.n
-LIMIT $2
+waiting AS MATERIALIZED (SELECT at, n FROM ready ORDER BY at, n LIMIT $2)
+SELECT job.* FROM (
+    SELECT 1 AS rank, at, n FROM expired UNION ALL SELECT 2, at, n FROM waiting
+) AS found,
+    LATERAL (SELECT * FROM windlass_job AS job WHERE job.n = found.n LIMIT 1) AS job
+ORDER BY found.rank, found.at, found.n
 
 -- name: try_lock_prune
 -- One process prunes at a time; others skip it.

@@ -1,35 +1,27 @@
-"""Reads of jobs, logs, counts and flows, as functions of a connection."""
+"""Reads of jobs and their logs, as functions of a connection."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from uuid import UUID
 
-from windlass.core.admission.gates import MAX_HOLDERS, GateStats
-from windlass.core.clock import Instant
 from windlass.core.decisions.transition import Checkpoint
 from windlass.core.job import event_log
-from windlass.core.job.attempt import Attempt, attempts_of
 from windlass.core.job.dependency import Edges
-from windlass.core.job.failure import Failures
-from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query import job_query
-from windlass.core.query.job_query import Count, JobQuery, Page
-from windlass.core.versioned_record import PAUSED
-from windlass.store import COUNT_CAP, COUNT_RANGE, FLOW_RANGE, EventPage, QueueStats, Rollup
+from windlass.core.query.job_query import JobQuery, Page
+from windlass.store import EventPage
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.sql.row_codecs import failures_of, log_row
+from windlass.stores.sql.row_codecs import log_row
 
 SEARCH_RANGE = 5_000  # jobs that one page of a filtered search reads
 _UNSUCCESSFUL = frozenset({State.FAILED, State.CANCELED})
-_MAX_SERIAL = 2**63 - 1
-_MAX_ID = UUID(int=2**128 - 1)  # greater than or equal to every id
+MAX_SERIAL = 2**63 - 1
 
 
 async def jobs_by_id(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, JobRow]:
@@ -46,8 +38,8 @@ async def get(
 
 
 async def find(connection: Connection, query: JobQuery) -> Page:
-    searched = await _search_range(connection, query, job_query.decode_cursor(query) or _MAX_SERIAL)
-    matches = await _matching(connection, query, searched, query.limit + 1)
+    searched = await search_range(connection, query, job_query.decode_cursor(query) or MAX_SERIAL)
+    matches = await matching(connection, query, searched, query.limit + 1)
     numbers = matches[: query.limit]
     sql = SQL.jobs_by_serial_without_payload if query.omit_payload else SQL.jobs_by_serial
     found = await connection.fetch(sql, numbers) if numbers else []
@@ -59,20 +51,7 @@ async def find(connection: Connection, query: JobQuery) -> Page:
     return Page(page, job_query.encode_cursor(query, last) if last is not None else None)
 
 
-async def count(connection: Connection, query: JobQuery) -> Count:
-    total, before = 0, _MAX_SERIAL
-    for _ in range(COUNT_RANGE // SEARCH_RANGE):
-        searched = await _search_range(connection, query, before)
-        total += len(await _matching(connection, query, searched, COUNT_CAP + 1 - total))
-        if total > COUNT_CAP:
-            return Count(COUNT_CAP, capped=True)
-        if len(searched) < SEARCH_RANGE:
-            return Count(total, capped=False)
-        before = searched[-1]
-    return Count(total, capped=True)
-
-
-async def _search_range(connection: Connection, query: JobQuery, before: int) -> list[int]:
+async def search_range(connection: Connection, query: JobQuery, before: int) -> list[int]:
     """Return the serials of the newest jobs before `before` that can match, by the best index."""
     unsuccessful = bool(query.states) and query.states <= _UNSUCCESSFUL
     if query.root_id is not None:
@@ -85,7 +64,7 @@ async def _search_range(connection: Connection, query: JobQuery, before: int) ->
     return [n for (n,) in found]
 
 
-async def _matching(
+async def matching(
     connection: Connection, query: JobQuery, searched: list[int], limit: int
 ) -> list[int]:
     found = await connection.fetch(SQL.matching, searched, *_filters(query), limit)
@@ -104,42 +83,6 @@ def _filters(query: JobQuery) -> Row:
     )  # fmt: skip
 
 
-async def stats(connection: Connection, now: Instant | None) -> Mapping[str, QueueStats]:
-    counts: dict[str, dict[State, int]] = defaultdict(dict)
-    oldest: dict[str, Instant | None] = {}
-    for queue, state, number, since in await connection.fetch(SQL.stats, COUNT_CAP):
-        counts[queue][State(state)] = number
-        if since is not None:
-            oldest[queue] = since
-    pauses = await connection.fetch(SQL.list_records, now, PAUSED, "", COUNT_CAP)
-    paused = {key for _, key, *_ in pauses}
-    return {
-        queue: QueueStats(
-            counts={state: min(n, COUNT_CAP) for state, n in counts[queue].items()},
-            capped=frozenset(state for state, n in counts[queue].items() if n > COUNT_CAP),
-            oldest_queued_at=oldest.get(queue),
-            paused=queue in paused,
-        )
-        for queue in sorted({*counts, *paused})
-    }
-
-
-async def failures(
-    connection: Connection,
-    since: Instant,
-    limit: int,
-    scope: tuple[str | None, str | None],
-) -> Failures:
-    return failures_of(await connection.fetch(SQL.failures, since, limit + 1), limit, scope)
-
-
-async def rollups(connection: Connection, since: Instant, until: Instant) -> list[Rollup]:
-    return [
-        Rollup(minute=m, queue=q, task=t, outcome=State(o), count=count, wait=wait, run=run)
-        for m, q, t, o, count, wait, run in await connection.fetch(SQL.rollups, since, until)
-    ]
-
-
 async def events(connection: Connection, job_id: UUID, after: int, limit: int) -> EventPage | None:
     after = max(after, 0)
     found = await connection.fetchrow(SQL.events, job_id, after, limit)
@@ -151,14 +94,6 @@ async def events(connection: Connection, job_id: UUID, after: int, limit: int) -
     events = event_log.page(row, log, after, limit)
     last = events[-1].seq if events else after
     return EventPage(events, row.final and last >= row.seq)
-
-
-async def attempts(connection: Connection, job_id: UUID) -> list[Attempt] | None:
-    found = await connection.fetchrow(SQL.attempts, job_id)
-    if found is None:
-        return None
-    *_, past = found
-    return attempts_of(rows.job_row(found), [log_row(record) for record in past])
 
 
 async def checkpoints(
@@ -176,42 +111,3 @@ async def edges(connection: Connection, ids: Sequence[UUID], limit: int | None) 
         for job_id, parents, children in await connection.fetch(SQL.edges, list(ids), limit)
     }
     return [found.get(job_id) or Edges() for job_id in ids]
-
-
-async def flows(
-    connection: Connection, ids: Sequence[UUID], scope: tuple[str | None, str | None]
-) -> list[FlowStats | None]:
-    sums: dict[UUID, list[Row]] = defaultdict(list)
-    for flow_id, *states in await connection.fetch(SQL.flows, list(ids), *scope):
-        sums[flow_id].append(tuple(states))
-    return [FlowStats.of(id_, sums[id_]) if id_ in sums else None for id_ in ids]  # type: ignore[arg-type]
-
-
-async def newest_flows(
-    connection: Connection,
-    before: UUID | None,
-    limit: int,
-    scope: tuple[str | None, str | None],
-) -> FlowPage:
-    page = [id_ for (id_,) in await connection.fetch(SQL.flows_before, before or _MAX_ID, limit)]
-    sums: dict[UUID, list[Row]] = defaultdict(list)
-    capped: dict[UUID, bool] = {}
-    found = await connection.fetch(SQL.newest_of_flows, page, FLOW_RANGE, *scope)
-    for flow_id, is_capped, *states in found:
-        sums[flow_id].append(tuple(states))
-        capped[flow_id] = is_capped
-    stats = [FlowStats.of(id_, sums[id_], capped=capped[id_]) for id_ in page if id_ in sums]  # type: ignore[arg-type]
-    return FlowPage(stats, page[-1] if len(page) == limit else None)
-
-
-async def gates(connection: Connection, names: Sequence[str]) -> list[GateStats]:
-    found = await connection.fetch(SQL.gates, list(names), COUNT_CAP, MAX_HOLDERS)
-    return [
-        GateStats(
-            waiting=waiting,
-            holding=holding,
-            holders=tuple(holders or ()),
-            next_check_at=next_check_at,
-        )
-        for waiting, holding, holders, next_check_at in found
-    ]

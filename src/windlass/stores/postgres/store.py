@@ -9,48 +9,37 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Clock, Instant
 from windlass.core.decisions.enqueue import EnqueueResult
-from windlass.core.decisions.transition import (
-    ApplyResult,
-    CancelRequest,
-    Checkpoint,
-    SignalRequest,
-    Transition,
-)
+from windlass.core.decisions.transition import ApplyRequest, ApplyResult, Checkpoint, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Event
-from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import Edges
-from windlass.core.job.failure import Failures
-from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.lease import Claim, ExtendResult, Lease, check_lease
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
-from windlass.core.query.job_query import Count, JobQuery, Page
+from windlass.core.query.job_query import JobQuery, Page
 from windlass.core.versioned_record import PAUSED, Entry, Put, PutResult, check_keys
 from windlass.store import (
     AttemptRecords,
     Capabilities,
     EventPage,
     Pruned,
-    QueueStats,
     Retention,
-    Rollup,
     Store,
 )
 from windlass.stores.borrowed_connection import borrow
 from windlass.stores.event_tail import tail
-from windlass.stores.postgres import maintenance, reads, records
+from windlass.stores.postgres import reads, records
 from windlass.stores.postgres.admin import migrator
 from windlass.stores.postgres.config import PostgresConfig
 from windlass.stores.postgres.connection import Connection
 from windlass.stores.postgres.engine import PostgresEngine
+from windlass.stores.postgres.insights import PostgresInsights
 from windlass.stores.postgres.notify import NotifyHub
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.user_transaction import DatabaseId, PostgresEnqueuer, settlement
-from windlass.stores.postgres.writes import jobs
+from windlass.stores.postgres.writes import jobs, maintenance
 from windlass.stores.postgres.writes.claim_cursor import ClaimCursor
 from windlass.stores.postgres.writes.lease_extender import LeaseExtender
 from windlass.stores.postgres.writes.writer import PostgresWriter
@@ -92,6 +81,10 @@ class PostgresStore(Store):
             push_wakeups=True,
             shared=True,
         )
+
+    @property
+    def insights(self) -> PostgresInsights:
+        return PostgresInsights(lambda: self._engine)
 
     # -- handle
 
@@ -180,8 +173,8 @@ class PostgresStore(Store):
         self._check_open()
         return await self._leases.extend(leases, seconds)
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
-        return await self._open_writer.apply(transitions)
+    async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
+        return await self._open_writer.apply(requests)
 
     async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
         return await self._open_writer.record(attempt_records)
@@ -199,23 +192,11 @@ class PostgresStore(Store):
         engine = self._engine
         return await engine.call(lambda c: maintenance.due(c, limit, engine.now()))
 
-    async def expired(self, limit: int) -> list[JobRow]:
-        engine = self._engine
-        return await engine.call(lambda c: maintenance.expired(c, limit, engine.now()))
-
     async def prune(self, retention: Retention, limit: int) -> Pruned:
         engine = self._engine
         return await engine.call(
             lambda c: maintenance.prune(c, retention, limit, engine.now()), in_transaction=True
         )
-
-    # -- operators
-
-    async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
-        return await self._open_writer.cancel(requests)
-
-    async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
-        return await self._open_writer.signal(signals)
 
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[ApplyResult]:
         if not ids:
@@ -225,13 +206,6 @@ class PostgresStore(Store):
         )
         self._writer.notify(batch.touched)
         return results
-
-    async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
-        if paused:
-            await self.put_records([Put(kind=PAUSED, key=queue, value=b"") for queue in queues])
-            return
-        await self.delete_records(PAUSED, queues)
-        self._writer.notify(work=True)
 
     # -- reads
 
@@ -243,26 +217,6 @@ class PostgresStore(Store):
     async def find(self, query: JobQuery) -> Page:
         return await self._engine.call(lambda c: reads.find(c, query))
 
-    async def count(self, query: JobQuery) -> Count:
-        return await self._engine.call(lambda c: reads.count(c, query))
-
-    async def stats(self) -> Mapping[str, QueueStats]:
-        engine = self._engine
-        return await engine.call(lambda c: reads.stats(c, engine.now()))
-
-    async def failures(
-        self, since: Instant, limit: int, owner: str | None = None, team: str | None = None
-    ) -> Failures:
-        return await self._engine.call(lambda c: reads.failures(c, since, limit, (owner, team)))
-
-    async def gates(self, names: Sequence[str]) -> list[GateStats]:
-        if not names:
-            return []
-        return await self._engine.call(lambda c: reads.gates(c, names))
-
-    async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
-        return await self._engine.call(lambda c: reads.rollups(c, since, until))
-
     async def events(self, job_id: UUID, after: int = 0, limit: int = 1000) -> EventPage | None:
         return await self._engine.call(lambda c: reads.events(c, job_id, after, limit))
 
@@ -271,38 +225,15 @@ class PostgresStore(Store):
         async for event in tail(self, self._hub.job_wakeups, job_id, after):
             yield event
 
-    async def attempts(self, job_id: UUID) -> list[Attempt] | None:
-        return await self._engine.call(lambda c: reads.attempts(c, job_id))
-
     async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
         if not ids:
             return []
         return await self._engine.call(lambda c: reads.checkpoints(c, ids))
 
-    # -- dependencies and flows
-
     async def edges(self, ids: Sequence[UUID], limit: int | None = None) -> list[Edges]:
         if not ids:
             return []
         return await self._engine.call(lambda c: reads.edges(c, ids, limit))
-
-    async def flows(
-        self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
-    ) -> list[FlowStats | None]:
-        if not ids:
-            return []
-        return await self._engine.call(lambda c: reads.flows(c, ids, (owner, team)))
-
-    async def newest_flows(
-        self,
-        limit: int,
-        before: UUID | None = None,
-        owner: str | None = None,
-        team: str | None = None,
-    ) -> FlowPage:
-        return await self._engine.call(
-            lambda c: reads.newest_flows(c, before, limit, (owner, team))
-        )
 
     # -- records
 
@@ -332,3 +263,5 @@ class PostgresStore(Store):
             await self._engine.call(
                 lambda c: records.delete_records(c, kind, keys), in_transaction=True
             )
+            if kind == PAUSED:
+                self._writer.notify(work=True)

@@ -8,7 +8,7 @@ import apsw
 
 from windlass.core.admission.limit import LIMIT
 from windlass.core.clock import Instant
-from windlass.core.versioned_record import Entry, Put, PutResult, apply_put, unexpired
+from windlass.core.versioned_record import PAUSED, Entry, Put, PutResult, apply_put, unexpired
 from windlass.stores.sqlite import rows
 from windlass.stores.sqlite.connection import fetch_all, fetch_one
 from windlass.stores.sqlite.queries import SQL
@@ -55,3 +55,5 @@ def delete_records(tx: WriteTransaction, kind: str, keys: Sequence[str]) -> None
         tx.connection.execute(SQL.delete_record, (kind, key))
         if kind == LIMIT:
             gates.limit_changed(tx, key)
+    if kind == PAUSED:
+        tx.work = True

@@ -8,44 +8,33 @@ from pathlib import Path
 from typing import cast
 from uuid import UUID
 
-from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Clock, Instant, SystemClock
 from windlass.core.decisions.enqueue import EnqueueResult
-from windlass.core.decisions.transition import (
-    ApplyResult,
-    CancelRequest,
-    Checkpoint,
-    SignalRequest,
-    Transition,
-)
+from windlass.core.decisions.transition import ApplyRequest, ApplyResult, Checkpoint
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Event
-from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import Edges
-from windlass.core.job.failure import Failures
-from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.lease import Claim, ExtendResult, Lease, check_lease
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
-from windlass.core.query.job_query import Count, JobQuery, Page
-from windlass.core.versioned_record import PAUSED, Entry, Put, PutResult, check_keys
+from windlass.core.query.job_query import JobQuery, Page
+from windlass.core.versioned_record import Entry, Put, PutResult, check_keys
 from windlass.store import (
     AttemptRecords,
     Capabilities,
     EventPage,
     Pruned,
-    QueueStats,
     Retention,
-    Rollup,
     Store,
 )
 from windlass.stores.event_tail import tail
-from windlass.stores.sqlite import maintenance, reads, records
+from windlass.stores.sqlite import reads, records
 from windlass.stores.sqlite.config import Durability, SqliteConfig
 from windlass.stores.sqlite.engine import SqliteEngine
 from windlass.stores.sqlite.file_watch import FileWatch
+from windlass.stores.sqlite.insights import SqliteInsights
 from windlass.stores.sqlite.user_transaction import DEFAULT_SECONDS, SqliteTransaction
-from windlass.stores.sqlite.writes import enqueue_jobs, jobs
+from windlass.stores.sqlite.writes import enqueue_jobs, jobs, maintenance
 from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 
@@ -85,6 +74,10 @@ class SqliteStore(Store):
             push_wakeups=True,
             shared=True,
         )
+
+    @property
+    def insights(self) -> SqliteInsights:
+        return SqliteInsights(lambda: self._engine)
 
     # -- the handle
 
@@ -149,8 +142,8 @@ class SqliteStore(Store):
             return []
         return await self._engine.write(lambda tx: jobs.extend(tx, leases, seconds), len(leases))
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
-        return await self._engine.write_many(jobs.apply, transitions)
+    async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
+        return await self._engine.write_many(jobs.apply, requests)
 
     async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
         return await self._engine.write_many(jobs.record, attempt_records)
@@ -183,34 +176,13 @@ class SqliteStore(Store):
         now = self._engine.clock.now()
         return await self._engine.read(lambda connection: maintenance.due(connection, now, limit))
 
-    async def expired(self, limit: int) -> list[JobRow]:
-        now = self._engine.clock.now()
-        return await self._engine.read(
-            lambda connection: maintenance.expired(connection, now, limit)
-        )
-
     async def prune(self, retention: Retention, limit: int) -> Pruned:
         return await self._engine.write(lambda tx: maintenance.prune(tx, retention, limit), limit)
-
-    # -- operators
-
-    async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
-        return await self._engine.write_many(jobs.cancel, requests)
-
-    async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
-        return await self._engine.write_many(jobs.signal, signals)
 
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[ApplyResult]:
         if not ids:
             return []
         return await self._engine.write(lambda tx: jobs.delete(tx, ids, owner), len(ids))
-
-    async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
-        if paused:
-            await self.put_records([Put(kind=PAUSED, key=queue, value=b"") for queue in queues])
-            return
-        await self.delete_records(PAUSED, queues)
-        self._engine.work.notify()
 
     # -- reading
 
@@ -222,28 +194,6 @@ class SqliteStore(Store):
     async def find(self, query: JobQuery) -> Page:
         return await self._engine.read(lambda connection: reads.find(connection, query))
 
-    async def count(self, query: JobQuery) -> Count:
-        return await self._engine.read(lambda connection: reads.count(connection, query))
-
-    async def stats(self) -> Mapping[str, QueueStats]:
-        now = self._engine.clock.now()
-        return await self._engine.read(lambda connection: reads.stats(connection, now))
-
-    async def failures(
-        self, since: Instant, limit: int, owner: str | None = None, team: str | None = None
-    ) -> Failures:
-        return await self._engine.read(
-            lambda connection: reads.failures(connection, since, limit, (owner, team))
-        )
-
-    async def gates(self, names: Sequence[str]) -> list[GateStats]:
-        if not names:
-            return []
-        return await self._engine.read(lambda connection: reads.gates(connection, names))
-
-    async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
-        return await self._engine.read(lambda connection: reads.rollups(connection, since, until))
-
     async def events(self, job_id: UUID, after: int = 0, limit: int = 1000) -> EventPage | None:
         return await self._engine.read(
             lambda connection: reads.events(connection, job_id, after, limit)
@@ -254,40 +204,15 @@ class SqliteStore(Store):
         async for event in tail(self, self._engine.job_wakeups, job_id, after):
             yield event
 
-    async def attempts(self, job_id: UUID) -> list[Attempt] | None:
-        return await self._engine.read(lambda connection: reads.attempts(connection, job_id))
-
     async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
         if not ids:
             return []
         return await self._engine.read(lambda connection: reads.checkpoints(connection, ids))
 
-    # -- dependencies and flows
-
     async def edges(self, ids: Sequence[UUID], limit: int | None = None) -> list[Edges]:
         if not ids:
             return []
         return await self._engine.read(lambda connection: reads.edges(connection, ids, limit))
-
-    async def flows(
-        self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
-    ) -> list[FlowStats | None]:
-        if not ids:
-            return []
-        return await self._engine.read(
-            lambda connection: reads.flows(connection, ids, (owner, team))
-        )
-
-    async def newest_flows(
-        self,
-        limit: int,
-        before: UUID | None = None,
-        owner: str | None = None,
-        team: str | None = None,
-    ) -> FlowPage:
-        return await self._engine.read(
-            lambda connection: reads.newest_flows(connection, before, limit, (owner, team))
-        )
 
     # -- records
 

@@ -47,10 +47,12 @@ async def read_all(store: Store) -> dict[str, Any]:
     return {
         "jobs": rows,
         "events": [await read_events(store, job_id) for job_id in ids],
-        "attempts": [await store.attempts(job_id) for job_id in ids],
+        "attempts": [await store.insights.attempts(job_id) for job_id in ids],
         "steps": await store.checkpoints(ids),
-        "stats": await store.stats(),
-        "rollups": await store.rollups(START - 100 * 60_000_000, START + 1000 * 60_000_000),
+        "stats": await store.insights.stats(),
+        "rollups": await store.insights.rollups(
+            START - 100 * 60_000_000, START + 1000 * 60_000_000
+        ),
         "records": [await store.list_records(kind) for kind in ("plan", "paused")],
     }
 
@@ -90,7 +92,7 @@ class TestIdempotency:
 
         enqueued = await store.enqueue([new, new])
         assert [answer.accepted for answer in enqueued] == [True, True]
-        assert (await store.stats())["other"].counts[State.QUEUED] == 1
+        assert (await store.insights.stats())["other"].counts[State.QUEUED] == 1
 
         entry = AttemptRecords(job.lease, (log_record(1, "once"),))
         await store.record([entry, entry])
@@ -99,7 +101,7 @@ class TestIdempotency:
 
         assert [answer.status for answer in answers] == [Status.APPLIED, Status.APPLIED]
         assert [event.seq for event in await read_events(store, job.id)] == [1, 2, 3, 4, 5]
-        assert (await store.stats())["child"].counts[State.QUEUED] == 1
+        assert (await store.insights.stats())["child"].counts[State.QUEUED] == 1
 
     async def test_a_settle_repeated_during_the_next_attempt_changes_nothing(
         self, store: Store

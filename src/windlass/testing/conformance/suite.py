@@ -5,6 +5,7 @@ from __future__ import annotations
 from windlass.testing.conformance.attempts.attempt_records import TestAttemptRecords
 from windlass.testing.conformance.attempts.claim import TestClaim
 from windlass.testing.conformance.attempts.leases import TestLeases
+from windlass.testing.conformance.attempts.maintenance import TestMaintenance
 from windlass.testing.conformance.attempts.progress import TestProgress
 from windlass.testing.conformance.attempts.retries import TestRetries
 from windlass.testing.conformance.attempts.settle import TestSettle
@@ -22,6 +23,7 @@ from windlass.testing.conformance.jobs.delayed_jobs import TestDelayedJobs
 from windlass.testing.conformance.jobs.enqueue import TestEnqueue
 from windlass.testing.conformance.jobs.instants import TestInstants
 from windlass.testing.conformance.jobs.manual_retry import TestManualRetry
+from windlass.testing.conformance.jobs.mixed_requests import TestMixedRequests
 from windlass.testing.conformance.jobs.order import TestOrder
 from windlass.testing.conformance.jobs.retention import TestRetention
 from windlass.testing.conformance.jobs.uniqueness import TestUniqueness
@@ -60,7 +62,9 @@ __all__ = [
     "TestLeases",
     "TestLimitChanges",
     "TestLostParents",
+    "TestMaintenance",
     "TestManualRetry",
+    "TestMixedRequests",
     "TestOrder",
     "TestProgress",
     "TestQueueStats",

@@ -19,6 +19,7 @@ from windlass.testing.factories import (
     enqueue_one,
     make_job,
     no_jitter,
+    set_paused,
     settle_one,
     start_one,
     sweep_all,
@@ -176,11 +177,11 @@ class TestWakeup:
         assert await woken(store)
 
     async def test_a_resumed_queue_wakes_a_wait(self, store: Store) -> None:
-        await store.pause(["default"], paused=True)
+        await set_paused(store, ["default"], paused=True)
         await enqueue_one(store)
         assert await claim_all(store) == []
 
-        await store.pause(["default"], paused=False)
+        await set_paused(store, ["default"], paused=False)
 
         assert await woken(store)
         assert len(await claim_all(store)) == 1
@@ -188,13 +189,13 @@ class TestWakeup:
     async def test_a_queue_resumed_by_another_process_wakes_a_wait(
         self, store: Store, open_store: OpenStore
     ) -> None:
-        await store.pause(["default"], paused=True)
+        await set_paused(store, ["default"], paused=True)
         await enqueue_one(store)
         async with await open_store() as other:
             assert await claim_all(store) == []
             waiting = asyncio.ensure_future(woken(store))
             await asyncio.sleep(SHORT)
-            await other.pause(["default"], paused=False)
+            await set_paused(other, ["default"], paused=False)
 
             assert await waiting
 

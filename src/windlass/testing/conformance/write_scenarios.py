@@ -36,6 +36,7 @@ from windlass.testing.factories import (
     make_job,
     no_jitter,
     progress_record,
+    set_paused,
     settle_one,
     start_one,
 )
@@ -171,7 +172,7 @@ def settle_scenario(name: str, *, canceled: bool) -> Scenario:
     async def prepare(store: Store, clock: VirtualClock) -> Call:
         job = await start_one(store)
         if canceled:
-            await store.cancel([CancelRequest(job_id=job.id, by="ana", reason="wrong file")])
+            await store.apply([CancelRequest(job_id=job.id, by="ana", reason="wrong file")])
         clock.advance(3)
         records = [
             log_record(1, "last record"),
@@ -213,7 +214,7 @@ async def rescue_at_the_crash_cap(store: Store, clock: VirtualClock) -> Call:
 @scenario
 async def rescue_of_a_canceled_job(store: Store, clock: VirtualClock) -> Call:
     job = await start_one(store)
-    await store.cancel([CancelRequest(job_id=job.id)])
+    await store.apply([CancelRequest(job_id=job.id)])
     clock.advance(31)
     return apply_call(rescue(job, random=no_jitter))
 
@@ -301,7 +302,7 @@ async def signal(store: Store, clock: VirtualClock) -> Call:
     await settle_one(store, waiting, Suspended(signals=0))
     done = await finished(store)
     signals = [SignalRequest(job_id=row.id, name="go") for row in (running, waiting, done)]
-    return lambda handle: handle.signal(signals)
+    return lambda handle: handle.apply(signals)
 
 
 # -- operators
@@ -315,20 +316,20 @@ async def cancel(store: Store, clock: VirtualClock) -> Call:
     clock.advance(1)
     ids = [queued.id, running.id, done.id, uuid7()]
     requests = [CancelRequest(job_id=job_id, by="ana", reason="wrong file") for job_id in ids]
-    return lambda handle: handle.cancel(requests)
+    return lambda handle: handle.apply(requests)
 
 
 @scenario
 async def pause(store: Store, clock: VirtualClock) -> Call:
     await enqueue_one(store)
-    return lambda handle: handle.pause(["default", "mail"], paused=True)
+    return lambda handle: set_paused(handle, ["default", "mail"], paused=True)
 
 
 @scenario
 async def resume_queue(store: Store, clock: VirtualClock) -> Call:
     await enqueue_one(store)
-    await store.pause(["default"], paused=True)
-    return lambda handle: handle.pause(["default", "mail"], paused=False)
+    await set_paused(store, ["default"], paused=True)
+    return lambda handle: set_paused(handle, ["default", "mail"], paused=False)
 
 
 # -- records

@@ -203,7 +203,7 @@ class Fetcher:
             check.cancel()
 
     async def _has_jobs(self) -> bool:
-        stats = await self._store.stats()
+        stats = await self._store.insights.stats()
         queues = {
             queue
             for queue in self._slots.queues

@@ -61,18 +61,15 @@ class Sweeper:
     async def once(self) -> int:
         """Sweep once; return how many jobs changed state."""
         moved = 0
-        for read in (self._store.due, self._store.expired):
-            while True:
-                rows = await read(BATCH)
-                if not rows:
-                    break
-                transitions = [sweep(row, random=random.random) for row in rows]
-                results = await self._store.apply(transitions)
-                applied = sum(result.applied for result in results)
-                moved += applied
-                for row, result in zip(rows, results, strict=True):
-                    if result.applied and result.state is State.CANCELED:
-                        self._cleaner.enqueue(row)
-                if len(rows) < BATCH or not applied:
-                    break
-        return moved
+        while True:
+            rows = await self._store.due(BATCH)
+            if not rows:
+                return moved
+            results = await self._store.apply([sweep(row, random=random.random) for row in rows])
+            applied = sum(result.applied for result in results)
+            moved += applied
+            for row, result in zip(rows, results, strict=True):
+                if result.applied and result.state is State.CANCELED:
+                    self._cleaner.enqueue(row)
+            if len(rows) < BATCH or not applied:
+                return moved

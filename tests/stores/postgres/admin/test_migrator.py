@@ -84,7 +84,7 @@ async def test_serial_numbers_exceed_32_bits(new_database: str) -> None:
         assert all((row.position or 0) > LAST_OF_32_BITS + 2 for row in rows[:2])
         again = await claim_all(store)
         assert len(await store.extend([row.lease for row in again], 60)) == 2
-        attempts = await store.attempts(second.id)
+        attempts = await store.insights.attempts(second.id)
         assert attempts is not None
         assert [past.fence for past in attempts] == [LAST_OF_32_BITS + 1, LAST_OF_32_BITS + 2]
         assert [answer.applied for answer in await store.delete([first.id])] == [True]

@@ -38,6 +38,7 @@ from windlass.testing.factories import (
     make_failure,
     make_job,
     no_jitter,
+    set_paused,
     start_one,
 )
 
@@ -102,7 +103,7 @@ async def cancel(store: PostgresStore, superuser_store: PostgresStore) -> None:
         await start_one(superuser_store),
     )
     ids = [waiting.id, running.id, (await enqueue_one(superuser_store, delay=60)).id]
-    return_type = await store.cancel([CancelRequest(job_id=job_id) for job_id in ids])
+    return_type = await store.apply([CancelRequest(job_id=job_id) for job_id in ids])
     assert all(answer.applied for answer in return_type)
 
 
@@ -163,10 +164,10 @@ async def read(store: PostgresStore, superuser_store: PostgresStore) -> None:
     assert (await store.find(JobQuery())).rows
     await store.find(JobQuery(states=frozenset({State.FAILED})))
     assert await store.events(job.id)
-    assert await store.attempts(job.id)
+    assert await store.insights.attempts(job.id)
     await store.checkpoints([job.id])
-    assert await store.stats()
-    await store.rollups(0, 1)
+    assert await store.insights.stats()
+    await store.insights.rollups(0, 1)
     await store.list_records("worker")
     await store.wait(["nothing"], 0.01)
     async for event in store.tail(job.id):
@@ -190,7 +191,7 @@ ACTIONS: dict[str, tuple[str, Action]] = {  # each with the first role that has 
     "run": ("worker", run),
     "prune": ("worker", prune),
     "delete": ("worker", delete),
-    "pause": ("worker", lambda store, _: store.pause(["media"], paused=True)),
+    "pause": ("worker", lambda store, _: set_paused(store, ["media"], paused=True)),
     "put_records": ("worker", put_records),
     "delete_records": ("worker", lambda store, _: store.delete_records("k", ["a"])),
 }

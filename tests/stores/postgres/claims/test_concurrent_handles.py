@@ -34,7 +34,14 @@ from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.rows import columns
 from windlass.stores.postgres.writes.claim_cursor import full_ranges
 from windlass.stores.postgres.writes.lock_retry import LockRetry
-from windlass.testing.factories import claim_all, log_record, make_failure, make_job, no_jitter
+from windlass.testing.factories import (
+    claim_all,
+    expired_jobs,
+    log_record,
+    make_failure,
+    make_job,
+    no_jitter,
+)
 
 WAIT_TIMEOUT = 20.0
 SESSIONS = 16
@@ -113,7 +120,7 @@ class RandomClient:
 
     async def cancel(self) -> None:
         chosen = self.random.sample(self.job_ids, min(len(self.job_ids), self.random_count(6)))
-        await self.store.cancel([CancelRequest(job_id=job_id) for job_id in chosen])
+        await self.store.apply([CancelRequest(job_id=job_id) for job_id in chosen])
 
     async def record(self) -> None:
         entries = [
@@ -124,7 +131,7 @@ class RandomClient:
         await self.store.extend([row.lease for row in self.running], 30)
 
     async def sweep(self) -> None:
-        rows = [*await self.store.due(20), *await self.store.expired(20)]
+        rows = [*await self.store.due(20), *await expired_jobs(self.store, 20)]
         self.random.shuffle(rows)
         await self.store.apply([sweep(row, random=no_jitter) for row in rows])
 
@@ -156,7 +163,7 @@ async def test_a_job_is_either_claimed_or_canceled(
             await store.enqueue(jobs)
             requests = [CancelRequest(job_id=job.id) for job in reversed(jobs)]
 
-            taken, _ = await asyncio.gather(claim_all(store), other.cancel(requests))
+            taken, _ = await asyncio.gather(claim_all(store), other.apply(requests))
 
             running = {row.id for row in taken}
             rows = [row for row in await store.get([job.id for job in jobs]) if row is not None]
@@ -236,7 +243,7 @@ async def test_a_cancel_during_a_claim_applies_to_the_claimed_job(
         job = make_job()
         await store.enqueue([job])
         async with uncommitted_claim(postgres_url, claim) as taken:
-            cancel = asyncio.create_task(store.cancel([CancelRequest(job_id=job.id)]))
+            cancel = asyncio.create_task(store.apply([CancelRequest(job_id=job.id)]))
             await wait_for_first(wait_for_blocked_calls(postgres_url, 1), retried.wait())
         [answer] = await cancel
         [row] = await store.get([job.id])

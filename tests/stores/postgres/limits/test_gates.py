@@ -93,7 +93,7 @@ async def test_a_rate_limit_with_free_capacity_delays_no_job(postgres_url: str) 
             assert len(await claim_all(store)) == 1
             clock.advance(2)
         await enqueue_several(store, 1)
-        [gate] = await store.gates([QUEUE])
+        [gate] = await store.insights.gates([QUEUE])
         assert (gate.holding, gate.waiting, gate.next_check_at) == (2, 1, None)
         assert await store.due(10) == []
 

@@ -127,7 +127,7 @@ async def test_a_read_only_server_is_unavailable_until_it_accepts_writes(
     async with PostgresStore(new_database) as store:
         with pytest.raises(StoreUnavailableError, match="is read-only"):
             await store.enqueue([make_job()])
-        assert await store.stats() == {}
+        assert await store.insights.stats() == {}
     await execute(new_database, f"BEGIN READ WRITE; {read_only}off; COMMIT")
 
     async with PostgresStore(new_database) as store:
@@ -154,7 +154,7 @@ async def test_a_missing_privilege_is_reported(new_database: str) -> None:
 async def test_killed_connections_are_replaced(postgres_url: str) -> None:
     async with PostgresStore(postgres_url) as store:
         for _ in range(3):
-            await asyncio.gather(*(store.stats() for _ in range(5)))
+            await asyncio.gather(*(store.insights.stats() for _ in range(5)))
             await execute(
                 postgres_url,
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "

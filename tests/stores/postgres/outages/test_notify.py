@@ -144,7 +144,7 @@ async def test_no_message_is_sent_in_a_transaction_that_writes_jobs(
         await settle_one(store, first, Succeeded(), children=[make_job()])
         await settle_one(store, second, Succeeded())
         await settle_one(store, third, Released())
-        await store.cancel([CancelRequest(job_id=fourth.id), CancelRequest(job_id=third.id)])
+        await store.apply([CancelRequest(job_id=fourth.id), CancelRequest(job_id=third.id)])
         await store.delete([first.id, second.id])
 
     separate, in_job_transactions = 0, []

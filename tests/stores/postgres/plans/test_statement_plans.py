@@ -24,7 +24,7 @@ from windlass.testing.factories import claim_all, make_job, settle_one
 STATEMENTS = sorted(item.name for item in fields(PostgresQueries))
 # Statements that scan a whole table on purpose: lease rows of running jobs, and records.
 FULL_SCANS = {
-    "expired": {"windlass_lease"},
+    "due": {"windlass_lease"},
     "stats": {"windlass_lease"},
     "delete_expired_records": {"windlass_record"},
 }

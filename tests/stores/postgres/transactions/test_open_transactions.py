@@ -19,7 +19,7 @@ from tests.worker.workers import running_worker
 from windlass import Context, Windlass
 from windlass.core.decisions.enqueue import EnqueueStatus
 from windlass.core.decisions.outcome import Failed, Succeeded, settle, succeed
-from windlass.core.decisions.transition import CancelRequest, Status, Transition
+from windlass.core.decisions.transition import ApplyRequest, CancelRequest, Status, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import ExtendResult
@@ -205,13 +205,39 @@ async def test_one_locked_job_blocks_no_other_cancel(
 ) -> None:
     held, free = await two_running(store)
     async with open_transaction(postgres_url, LOCK, held.id) as transaction:
-        blocked = asyncio.ensure_future(store.cancel([CancelRequest(job_id=held.id)]))
+        blocked = asyncio.ensure_future(store.apply([CancelRequest(job_id=held.id)]))
         async with asyncio.timeout(SOON):
-            [answer] = await store.cancel([CancelRequest(job_id=free.id)])
+            [answer] = await store.apply([CancelRequest(job_id=free.id)])
         assert answer.applied
         assert not blocked.done()
         await transaction.rollback()
         assert (await blocked)[0].applied
+
+
+async def test_requests_for_one_job_keep_their_order_while_one_waits(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """The success waits for its locked dependent, so the cancel behind it waits, too."""
+    row, free = await two_running(store)
+    dependent = make_job(queue="later", depends_on=(row.id,))
+    await store.enqueue([dependent])
+    requests: list[ApplyRequest] = [
+        settle(row, Succeeded(), random=no_jitter),
+        CancelRequest(job_id=row.id),
+        CancelRequest(job_id=free.id),
+    ]
+    async with open_transaction(postgres_url, LOCK, dependent.id) as transaction:
+        blocked = asyncio.ensure_future(store.apply(requests))
+        async with asyncio.timeout(SOON):
+            while not (await get_one(store, free.id)).cancel_requested:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert await get_one(store, row.id) == row, "neither settled nor asked to stop"
+        await transaction.rollback()
+        assert [(answer.status, answer.state) for answer in await blocked] == [
+            ("applied", State.SUCCEEDED),
+            ("conflict", State.SUCCEEDED),
+            ("applied", State.RUNNING),
+        ]
 
 
 # -- maintenance
@@ -364,7 +390,7 @@ async def test_closing_ends_the_wait_for_locked_jobs(
     held = await start_one(store)
     async with open_transaction(postgres_url, LOCK, held.id):
         await store.extend([held.lease], 3600)
-        blocked = asyncio.ensure_future(store.cancel([CancelRequest(job_id=held.id)]))
+        blocked = asyncio.ensure_future(store.apply([CancelRequest(job_id=held.id)]))
         await asyncio.sleep(0)
         async with asyncio.timeout(SOON):
             await store.close()

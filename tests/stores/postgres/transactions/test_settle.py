@@ -36,7 +36,7 @@ from windlass.core.job.state import State
 from windlass.stores.borrowed_connection import borrow
 from windlass.stores.postgres import PostgresStore, rows
 from windlass.testing.clock import VirtualClock
-from windlass.testing.factories import enqueue_one
+from windlass.testing.factories import enqueue_one, expired_jobs
 
 ROOT = Path(__file__).parents[4]
 PAY = payment_tasks.PAY
@@ -272,7 +272,7 @@ async def test_an_accepted_cancel_wins(app: Windlass, postgres_url: str) -> None
     async with PostgresStore(postgres_url) as store:
         await enqueue_one(store)
         row = await _claimed(store)
-        await store.cancel([CancelRequest(job_id=row.id)])
+        await store.apply([CancelRequest(job_id=row.id)])
 
         with pytest.raises(StaleLeaseError, match="cancel requested"):
             await _pay(postgres_url, _context(row, store))
@@ -384,7 +384,7 @@ async def _run_job(url: str, *, by_function: bool) -> dict[str, Any]:
             await _pay(url, context)
         else:
             await store.apply([transition])
-        assert await store.expired(9) == []  # also deletes the lease rows of ended jobs
+        assert await expired_jobs(store, 9) == []  # also deletes the lease rows of ended jobs
         found = [
             rows.job_row(record) for record in await execute(url, "SELECT * FROM windlass_job")
         ]

@@ -277,7 +277,7 @@ async def test_a_rolled_back_flow_leaves_nothing(postgres_url: str) -> None:
         call = 'SELECT * FROM windlass_enqueue(\'{"task": "t", "unique_key": "k"}\')'
         await connection.fetch(call)
         await transaction.rollback()
-        assert await store.stats() == {}
+        assert await store.insights.stats() == {}
 
         [answer] = await connection.fetch(call)
         assert answer["status"] == "created"

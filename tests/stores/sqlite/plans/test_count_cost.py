@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from windlass.core.query.job_query import Count, JobQuery
-from windlass.stores.sqlite import SqliteStore, reads
+from windlass.stores.sqlite import SqliteStore, insights, reads
 from windlass.testing.conformance.reads.find import enqueue_many
 
 
@@ -15,11 +15,17 @@ async def test_a_count_reads_no_further_than_its_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reads, "SEARCH_RANGE", 10)
-    monkeypatch.setattr(reads, "COUNT_RANGE", 30)
+    monkeypatch.setattr(insights, "COUNT_RANGE", 30)
     async with SqliteStore(tmp_path / "jobs.db") as store:
         await enqueue_many(store, 15, task="old")
         await enqueue_many(store, 14, task="new")
-        assert await store.count(JobQuery(tasks=frozenset({"old"}))) == Count(15, capped=False)
+        assert await store.insights.count(JobQuery(tasks=frozenset({"old"}))) == Count(
+            15, capped=False
+        )
         await enqueue_many(store, 11, task="new")
-        assert await store.count(JobQuery(tasks=frozenset({"old"}))) == Count(5, capped=True)
-        assert await store.count(JobQuery(tasks=frozenset({"none"}))) == Count(0, capped=True)
+        assert await store.insights.count(JobQuery(tasks=frozenset({"old"}))) == Count(
+            5, capped=True
+        )
+        assert await store.insights.count(JobQuery(tasks=frozenset({"none"}))) == Count(
+            0, capped=True
+        )

@@ -45,7 +45,7 @@ def show(job: JobId, url: Url = None, app: AppPath = None, as_json: AsJson = Fal
 async def _show(job: str, url: str | None, app: str | None, *, as_json: bool) -> None:
     async with open_client(url, app) as client:
         row = await client.get(await find_job(client, job))
-        attempts = await client.store.attempts(row.id) or []
+        attempts = await client.store.insights.attempts(row.id) or []
         [edges] = await client.store.edges([row.id])
     fields = JobDetails.of_job(row, edges, attempts, client.codec).to_json()
     if as_json:

@@ -42,7 +42,7 @@ def _set_paused(
 
 async def _pause(queues: list[str], store: tuple[str | None, str | None], *, paused: bool) -> None:
     async with open_client(*store) as client:
-        await client.store.pause(queues, paused=paused)
+        await client.pause(queues, paused=paused)
 
 
 def clear(
@@ -75,7 +75,7 @@ def clear(
 async def _waiting(queue: str, store: tuple[str | None, str | None]) -> str:
     """Return the number of waiting jobs as text; empty if there are none."""
     async with open_client(*store) as client:
-        found = (await client.store.stats()).get(queue)
+        found = (await client.store.insights.stats()).get(queue)
     if found is None:
         return ""
     number = sum(found.counts.get(state, 0) for state in WAITING)

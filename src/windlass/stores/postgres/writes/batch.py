@@ -64,6 +64,7 @@ class PostgresBatch:
         self._changed: dict[UUID, LoadedJob] = {}  # in the order of queueing
         self._log: list[Row] = []
         self._steps: dict[tuple[int, str], Row] = {}
+        self._known_steps: set[tuple[int, str]] = set()  # stored or decided steps, once loaded
         self._rollups: dict[tuple[Any, ...], list[int]] = {}
         self._ended_leases: Counter[UUID] = Counter()  # ended jobs, by lease token
         self._past: dict[tuple[int, int], tuple[UUID, Trigger]] = {}
@@ -178,6 +179,15 @@ class PostgresBatch:
     def past(self, n: int, fence: int) -> tuple[UUID, Trigger] | None:
         return self._past.get((n, fence))
 
+    async def load_steps(self, requested: Collection[tuple[int, str]]) -> None:
+        """Read which of these steps have a checkpoint, by job number and step."""
+        if requested:
+            found = await self._connection.fetch(SQL.existing_steps, *rows.columns(requested))
+            self._known_steps.update((n, step) for n, step in found)
+
+    def has_step(self, n: int, step: str) -> bool:
+        return (n, step) in self._known_steps
+
     def write(self, loaded: LoadedJob, decision: Decision) -> ApplyResult:
         """Record a decision and its effect on dependents; `flush` writes it."""
         self.record(loaded, decision)
@@ -241,6 +251,7 @@ class PostgresBatch:
         for point in decision.checkpoints:
             values = (loaded.n, point.step, point.value, point.attempt, point.at)
             self._steps[loaded.n, point.step] = values
+            self._known_steps.add((loaded.n, point.step))
         self.touched.append(loaded.row.id)
 
     async def flush(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from operator import attrgetter
 from uuid import UUID
 
@@ -11,27 +10,27 @@ from windlass.core.clock import SECOND, Instant
 from windlass.core.decisions import decide
 from windlass.core.decisions.enqueue import batch_conflict
 from windlass.core.decisions.transition import (
+    ApplyRequest,
     ApplyResult,
     CancelRequest,
     Decision,
     SignalRequest,
     Status,
     Transition,
-    check_cancel,
     check_records,
-    check_signal,
-    check_transition,
+    check_request,
 )
 from windlass.core.errors import RequestError
 from windlass.core.job.lease import DEFAULT_LEASE, Claim
+from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State, Trigger
 from windlass.core.versioned_record import PAUSED
 from windlass.store import AttemptRecords
-from windlass.stores.postgres import maintenance, rows
+from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.postgres.writes import enqueue_jobs
+from windlass.stores.postgres.writes import enqueue_jobs, maintenance
 from windlass.stores.postgres.writes.batch import LoadedJob, PostgresBatch
 from windlass.stores.postgres.writes.claim_cursor import ClaimCursor, full_ranges
 from windlass.stores.postgres.writes.keyed_enqueue import KeyedEnqueue
@@ -121,12 +120,12 @@ async def _claimable(
 # -- settling
 
 
-def check(transitions: Sequence[Transition]) -> dict[int, ApplyResult]:
-    """Return the refusals of invalid transitions, by index."""
+def check(requests: Sequence[ApplyRequest]) -> dict[int, ApplyResult]:
+    """Return the refusals of invalid requests, by index."""
     refused: dict[int, ApplyResult] = {}
-    for index, transition in enumerate(transitions):
+    for index, request in enumerate(requests):
         try:
-            check_transition(transition)
+            check_request(request)
         except RequestError as error:
             refused[index] = ApplyResult(Status.REFUSED, error=error)
     return refused
@@ -134,52 +133,49 @@ def check(transitions: Sequence[Transition]) -> dict[int, ApplyResult]:
 
 async def apply(
     connection: Connection,
-    transitions: Sequence[Transition],
+    requests: Sequence[ApplyRequest],
     test_now: Instant | None,
     shard: int,
     *,
     opened_gates: Iterable[str] = (),
 ) -> tuple[list[ApplyResult | None], PostgresBatch]:
-    """Apply transitions in one transaction, in order; core decides each under its job's lock.
+    """Apply requests in one transaction, in order; core decides each under its job's lock.
 
     None: another transaction has locked the job, or a key of one of its children; nothing was
     decided. `opened_gates` are gates that other jobs of the call left.
     """
     waiting = await enqueue_jobs.lock_keys(
-        connection, [(transition.job_id, transition.children) for transition in transitions]
+        connection, [(request.job_id, _children(request)) for request in requests]
     )
-    unlocked = [transition for index, transition in enumerate(transitions) if index not in waiting]
+    unlocked = [request for index, request in enumerate(requests) if index not in waiting]
     batch = await PostgresBatch.open(
         connection,
         test_now,
         shard,
-        [transition.job_id for transition in unlocked],
-        done=[
-            transition.job_id for transition in unlocked if transition.trigger is Trigger.SUCCEED
-        ],
-        lost=[
-            transition.job_id
-            for transition in unlocked
-            if transition.trigger in _UNSUCCESSFUL_TRIGGERS
-        ],
-        others={id_ for transition in unlocked for id_ in _other_jobs(transition)},
+        [request.job_id for request in unlocked],
+        done=[request.job_id for request in unlocked if _may_succeed(request)],
+        lost=[request.job_id for request in unlocked if _may_end_unsuccessfully(request)],
+        others={id_ for request in unlocked for id_ in _other_jobs(request)},
     )
     batch.mark_gates(opened_gates)
-    await _load_past_outcomes(batch, transitions)
+    await _load_past_outcomes(batch, requests)
+    await _load_signals(batch, requests)
     results: list[ApplyResult | None] = []
-    for index, transition in enumerate(transitions):
-        if index in waiting or not batch.locked_elsewhere.isdisjoint(
-            {transition.job_id, *_other_jobs(transition)}
+    deferred: set[UUID] = set()  # jobs of which a request was not decided: later ones wait, too
+    for index, request in enumerate(requests):
+        if index in waiting or not (batch.locked_elsewhere | deferred).isdisjoint(
+            {request.job_id, *_other_jobs(request)}
         ):
+            deferred.add(request.job_id)
             results.append(None)
             continue
-        loaded = await _load(batch, transition.job_id)
+        loaded = await _load(batch, request)
         if loaded is None:
             results.append(MISSING)
             continue
-        past = partial(batch.past, loaded.n)
-        decision = decide.decide(loaded.row, transition, batch.now, past)
-        if decision.ends_job and batch.is_locked(transition.job_id):
+        decision = decide.decide(loaded.row, request, batch.now, PostgresStoredJob(batch, loaded))
+        if decision.ends_job and batch.is_locked(request.job_id):
+            deferred.add(request.job_id)
             results.append(None)
         elif decision.children or decision.awaits:
             results.append(await _apply_with_children(connection, batch, loaded, decision))
@@ -189,24 +185,64 @@ async def apply(
     return results, batch
 
 
-async def _load(batch: PostgresBatch, job_id: UUID) -> LoadedJob | None:
-    loaded = batch.find(job_id)
-    if loaded is None:
-        await batch.load([job_id])
-        loaded = batch.find(job_id)
+class PostgresStoredJob:
+    """Data of a loaded job outside its lifecycle row, for `decide`."""
+
+    __slots__ = ("_batch", "_n", "owner")
+
+    def __init__(self, batch: PostgresBatch, loaded: LoadedJob) -> None:
+        self._batch = batch
+        self._n = loaded.n
+        self.owner: str = loaded.owner
+
+    def past_outcome(self, fence: int) -> tuple[UUID, Trigger] | None:
+        return self._batch.past(self._n, fence)
+
+    def has_step(self, step: str) -> bool:
+        return self._batch.has_step(self._n, step)
+
+
+def _children(request: ApplyRequest) -> tuple[NewJob, ...]:
+    return request.children if isinstance(request, Transition) else ()
+
+
+def _may_succeed(request: ApplyRequest) -> bool:
+    return isinstance(request, Transition) and request.trigger is Trigger.SUCCEED
+
+
+def _may_end_unsuccessfully(request: ApplyRequest) -> bool:
+    if isinstance(request, Transition):
+        return request.trigger in _UNSUCCESSFUL_TRIGGERS
+    return isinstance(request, CancelRequest)
+
+
+async def _load(batch: PostgresBatch, request: ApplyRequest) -> LoadedJob | None:
+    loaded = batch.find(request.job_id)
+    if loaded is None:  # written by an earlier request of this batch
+        await batch.load([request.job_id])
+        loaded = batch.find(request.job_id)
+        if loaded is not None and isinstance(request, SignalRequest):
+            await batch.load_steps([(loaded.n, request.step)])
     return loaded
 
 
-async def _load_past_outcomes(batch: PostgresBatch, transitions: Sequence[Transition]) -> None:
+async def _load_past_outcomes(batch: PostgresBatch, requests: Sequence[ApplyRequest]) -> None:
     """Load past attempts for late settles, which may repeat an outcome in the log."""
     late = set()
-    for transition in transitions:
-        loaded = batch.find(transition.job_id)
-        if loaded is not None and transition.trigger.settles:
+    for request in requests:
+        loaded = batch.find(request.job_id)
+        if loaded is not None and isinstance(request, Transition) and request.trigger.settles:
             row = loaded.row
-            if row.fence != transition.fence or row.state is not State.RUNNING:
-                late.add((loaded.n, transition.fence))
+            if row.fence != request.fence or row.state is not State.RUNNING:
+                late.add((loaded.n, request.fence))
     await batch.load_past_outcomes(late)
+
+
+async def _load_signals(batch: PostgresBatch, requests: Sequence[ApplyRequest]) -> None:
+    """Load which of the signals the jobs have already."""
+    signals = [request for request in requests if isinstance(request, SignalRequest)]
+    found = ((batch.find(request.job_id), request.step) for request in signals)
+    await batch.load_steps({(loaded.n, step) for loaded, step in found if loaded is not None})
 
 
 async def _apply_with_children(
@@ -249,12 +285,12 @@ async def _suspend(
     return batch.write(loaded, decide.after_suspend(loaded.row, len(waits_for), batch.now))
 
 
-def _other_jobs(transition: Transition) -> set[UUID]:
-    """Return existing jobs, other than its own, that the transition makes a job wait for."""
-    if not transition.children and not transition.awaits:
+def _other_jobs(request: ApplyRequest) -> set[UUID]:
+    """Return existing jobs, other than its own, that the request makes a job wait for."""
+    if not isinstance(request, Transition) or not (request.children or request.awaits):
         return set()
-    parents = {id_ for child in transition.children for id_ in child.depends_on}
-    return (parents | set(transition.awaits)) - {child.id for child in transition.children}
+    parents = {id_ for child in request.children for id_ in child.depends_on}
+    return (parents | set(request.awaits)) - {child.id for child in request.children}
 
 
 async def record(
@@ -280,70 +316,6 @@ async def record(
             continue
         decision = decide.record(loaded.row, lease.fence, lease.token, entry.records, batch.now)
         results.append(batch.write(loaded, decision))
-    await batch.finish()
-    return results, batch
-
-
-# -- operators
-
-
-async def cancel(
-    connection: Connection, requests: Sequence[CancelRequest], test_now: Instant | None, shard: int
-) -> tuple[list[ApplyResult | None], PostgresBatch]:
-    """None: another transaction has locked the job."""
-    ids = {request.job_id for request in requests}
-    batch = await PostgresBatch.open(connection, test_now, shard, ids, lost=ids)
-    results: list[ApplyResult | None] = []
-    for request in requests:
-        try:
-            check_cancel(request)
-        except RequestError as error:
-            results.append(ApplyResult(Status.REFUSED, error=error))
-            continue
-        if batch.is_locked(request.job_id):
-            results.append(None)
-            continue
-        loaded = await _load(batch, request.job_id)
-        if loaded is None or request.owner not in {None, loaded.owner}:
-            results.append(MISSING)
-            continue
-        results.append(batch.write(loaded, decide.cancel(loaded.row, request, batch.now)))
-    await batch.finish()
-    return results, batch
-
-
-async def signal(
-    connection: Connection, signals: Sequence[SignalRequest], test_now: Instant | None, shard: int
-) -> tuple[list[ApplyResult | None], PostgresBatch]:
-    """None: another transaction has locked the job."""
-    batch = PostgresBatch(connection, await connection.fetchval(SQL.now, test_now), shard)
-    await batch.load(request.job_id for request in signals)
-    steps = [
-        (loaded.n, request.step)
-        for request in signals
-        if (loaded := batch.find(request.job_id)) is not None
-    ]
-    found = await connection.fetch(SQL.existing_steps, *rows.columns(steps)) if steps else []
-    existing = {(n, step) for n, step in found}
-    results: list[ApplyResult | None] = []
-    for request in signals:
-        try:
-            check_signal(request)
-        except RequestError as error:
-            results.append(ApplyResult(Status.REFUSED, error=error))
-            continue
-        if request.job_id in batch.locked_elsewhere:
-            results.append(None)
-            continue
-        loaded = await _load(batch, request.job_id)
-        if loaded is None or request.owner not in {None, loaded.owner}:
-            results.append(MISSING)
-            continue
-        key = (loaded.n, request.step)
-        decision = decide.signal(loaded.row, request, batch.now, exists=key in existing)
-        results.append(batch.write(loaded, decision))
-        if decision.result.applied:
-            existing.add(key)
     await batch.finish()
     return results, batch
 

@@ -10,22 +10,23 @@ from uuid import UUID
 from asyncpg.exceptions import LockNotAvailableError
 
 from windlass.core.clock import Instant
-from windlass.core.decisions.transition import Transition
+from windlass.core.decisions.transition import ApplyRequest, Transition
 from windlass.core.job.state import Trigger
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection
 from windlass.stores.postgres.queries import SQL
 
 
-def select_plain(transitions: Mapping[int, Transition]) -> list[Transition]:
+def select_plain(requests: Mapping[int, ApplyRequest]) -> list[Transition]:
     """Return the transitions that `succeed` may settle: their order in the batch is irrelevant."""
-    if len({transition.job_id for transition in transitions.values()}) < len(transitions):
-        return []  # several transitions of one job need their order
-    if any(transition.children for transition in transitions.values()):
+    if len({request.job_id for request in requests.values()}) < len(requests):
+        return []  # several requests for one job need their order
+    transitions = [one for one in requests.values() if isinstance(one, Transition)]
+    if any(transition.children for transition in transitions):
         return []  # so do children: they may share a key with the job
     return [
         transition
-        for transition in transitions.values()
+        for transition in transitions
         if transition.trigger is Trigger.SUCCEED
         and transition.token is not None
         and not transition.records

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from windlass.core.clock import Instant
 from windlass.core.decisions.enqueue import EnqueueResult
-from windlass.core.decisions.transition import ApplyResult, CancelRequest, SignalRequest, Transition
+from windlass.core.decisions.transition import ApplyRequest, ApplyResult, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.state import RESCUING, SETTLING, Trigger
@@ -46,10 +46,10 @@ class PostgresWriter:
         self._plain = Coalescer[NewJob, EnqueueResult](self._enqueue_plain)
         decide = self._decide
         self._keyed = LockRetry[NewJob, EnqueueResult](partial(decide, enqueue_jobs.enqueue_keyed))
-        self._settle = LockRetry[Transition, ApplyResult](self._apply, partial(decide, jobs.apply))
+        self._requests = LockRetry[ApplyRequest, ApplyResult](
+            self._apply, partial(decide, jobs.apply)
+        )
         self._record = LockRetry[AttemptRecords, ApplyResult](partial(decide, jobs.record))
-        self._cancel = LockRetry[CancelRequest, ApplyResult](partial(decide, jobs.cancel))
-        self._signal = LockRetry[SignalRequest, ApplyResult](partial(decide, jobs.signal))
 
     # -- writes
 
@@ -70,24 +70,18 @@ class PostgresWriter:
             partial(self._decide, enqueue_jobs.enqueue_atomic)
         )(requested, seconds)
 
-    async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
-        return self._decided(await self._signal(signals, self._engine.config.timeout))
-
-    async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
-        return self._decided(await self._cancel(requests, self._engine.config.timeout))
-
     async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
         return self._decided(await self._record(attempt_records, WORKER_LOCK_TIMEOUT))
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
-        """Apply transitions. Workers and sweepers get BUSY for locked jobs: they retry later."""
-        triggers = {transition.trigger for transition in transitions}
+    async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
+        """Apply requests. Workers and sweepers get BUSY for locked jobs: they retry later."""
+        triggers = {_trigger(request) for request in requests}
         if triggers <= SWEEPER_TRIGGERS:
-            results = await self._settle(transitions, 0)
+            results = await self._requests(requests, 0)
         elif triggers <= SETTLING:
-            results = await self._settle(transitions, WORKER_LOCK_TIMEOUT)
+            results = await self._requests(requests, WORKER_LOCK_TIMEOUT)
         else:
-            return self._decided(await self._settle(transitions, self._engine.config.timeout))
+            return self._decided(await self._requests(requests, self._engine.config.timeout))
         return [jobs.BUSY if result is None else result for result in results]
 
     def _decided(self, results: Sequence[T | None]) -> list[T]:
@@ -128,15 +122,11 @@ class PostgresWriter:
         self.notify(batch.touched, work=batch.work)
         return results
 
-    async def _apply(self, transitions: Sequence[Transition]) -> list[ApplyResult | None]:
+    async def _apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult | None]:
         """Settle plain successes in one statement; decide the rest one by one."""
         engine = self._engine
-        results: dict[int, ApplyResult | None] = {**jobs.check(transitions)}
-        rest = {
-            index: transition
-            for index, transition in enumerate(transitions)
-            if index not in results
-        }
+        results: dict[int, ApplyResult | None] = {**jobs.check(requests)}
+        rest = {index: request for index, request in enumerate(requests) if index not in results}
         plain = successes.select_plain(rest)
         opened_gates: list[str] = []
         if plain:
@@ -147,10 +137,10 @@ class PostgresWriter:
                 )
             )
             self.notify((*done, *admitted) if admitted else done, work=bool(admitted))
-            if len(done) == len(transitions):
-                return [jobs.SUCCEEDED] * len(transitions)
-            for index, transition in list(rest.items()):
-                if transition.job_id in done:
+            if len(done) == len(requests):
+                return [jobs.SUCCEEDED] * len(requests)
+            for index, request in list(rest.items()):
+                if request.job_id in done:
                     results[index] = jobs.SUCCEEDED
                     del rest[index]
         if rest:
@@ -158,7 +148,7 @@ class PostgresWriter:
                 partial(jobs.apply, opened_gates=opened_gates), list(rest.values())
             )
             results |= zip(rest, decided, strict=True)
-        return [results[index] for index in range(len(transitions))]
+        return [results[index] for index in range(len(requests))]
 
     # -- notifications
 
@@ -186,9 +176,14 @@ class PostgresWriter:
     async def close(self) -> None:
         """Wait for running calls, then stop the listener and send the last notifications."""
         for calls in (
-            self._plain, self._keyed, self._settle, self._record, self._cancel, self._signal,
+            self._plain, self._keyed, self._requests, self._record,
         ):  # fmt: skip
             await calls.finish()
         if self._listener is not None:
             await self._listener.close()
         await self._notifier.finish()
+
+
+def _trigger(request: ApplyRequest) -> Trigger | None:
+    """Return the trigger of a transition; None for a cancel or a signal."""
+    return request.trigger if isinstance(request, Transition) else None

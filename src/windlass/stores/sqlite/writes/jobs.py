@@ -14,16 +14,13 @@ from windlass.core.clock import SECOND, Instant
 from windlass.core.decisions import decide
 from windlass.core.decisions.enqueue import batch_conflict
 from windlass.core.decisions.transition import (
+    ApplyRequest,
     ApplyResult,
-    CancelRequest,
     Decision,
-    SignalRequest,
     Status,
     Transition,
-    check_cancel,
     check_records,
-    check_signal,
-    check_transition,
+    check_request,
 )
 from windlass.core.errors import RequestError
 from windlass.core.job.lease import DEFAULT_LEASE, Claim, ExtendResult, Lease
@@ -90,29 +87,29 @@ def extend(tx: WriteTransaction, leases: Sequence[Lease], seconds: float) -> lis
     return results
 
 
-def apply(tx: WriteTransaction, transitions: Sequence[Transition]) -> list[ApplyResult]:
+def apply(tx: WriteTransaction, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
     now = tx.now()
-    valid: dict[int, Transition] = {}
+    valid: dict[int, ApplyRequest] = {}
     results: list[ApplyResult] = []
-    for index, transition in enumerate(transitions):
+    for index, request in enumerate(requests):
         try:
-            check_transition(transition)
-            valid[index] = transition
+            check_request(request)
+            valid[index] = request
             results.append(MISSING)
         except RequestError as error:
             results.append(ApplyResult(Status.REFUSED, error=error))
     totals = _succeed(tx, valid, results, now)
-    batch = SqliteBatch(tx, [transition.job_id for transition in valid.values()])
+    batch = SqliteBatch(tx, [request.job_id for request in valid.values()])
     for gated, numbers, queue, task, *sums in totals:
         tx.jobs_ended(json.loads(numbers), json.loads(gated))
         batch.add_rollup((now, queue, task, State.SUCCEEDED), *sums)
-    for index, transition in valid.items():
-        found = batch.lifecycle(transition.job_id)
+    for index, request in valid.items():
+        found = batch.lifecycle(request.job_id)
         if found is not None:
-            decision = decide.decide(
-                found[1], transition, now, _PastOutcome(tx.connection, found[0][0])
+            stored = SqliteStoredJob(tx.connection, found[0][0])
+            results[index] = _write(
+                tx, batch, found, decide.decide(found[1], request, now, stored), now
             )
-            results[index] = _write(tx, batch, found, decision, now)
     batch.finish()
     gates.open_gates(tx, now)
     return results
@@ -142,22 +139,21 @@ def _write(
 
 
 def _succeed(
-    tx: WriteTransaction, valid: dict[int, Transition], results: list[ApplyResult], now: Instant
+    tx: WriteTransaction, valid: dict[int, ApplyRequest], results: list[ApplyResult], now: Instant
 ) -> list[Row]:
     """Settle plain successes and remove them from `valid`; return their totals for rollups."""
     plain: dict[int, bytes] = {}
     groups: dict[tuple[bytes | None, int, UUID], list[bytes]] = {}
-    for index, transition in valid.items():
-        token = transition.token
-        if (
-            transition.trigger is Trigger.SUCCEED
-            and token
-            and not (transition.records or transition.children)
-        ):
-            key = plain[index] = transition.job_id.bytes
-            groups.setdefault((transition.result, transition.fence, token), []).append(key)
-    distinct = len({transition.job_id for transition in valid.values()}) == len(valid)
-    if not (plain and distinct) or any(transition.children for transition in valid.values()):
+    children = False
+    for index, request in valid.items():
+        if not isinstance(request, Transition):
+            continue
+        children = children or bool(request.children)
+        if request.trigger is Trigger.SUCCEED and request.token and not request.records:
+            key = plain[index] = request.job_id.bytes
+            groups.setdefault((request.result, request.fence, request.token), []).append(key)
+    distinct = len({request.job_id for request in valid.values()}) == len(valid)
+    if not (plain and distinct) or children:
         return []  # order matters if a job occurs twice, or children may conflict with it
     values = [
         (now, result, apsw.carray(tuple(ids)), fence, token.bytes)
@@ -188,21 +184,28 @@ def _all_or_none(
     return done
 
 
-class _PastOutcome:
-    """Reads the outcome of a past attempt; called only for a late settle."""
+class SqliteStoredJob:
+    """Data of a job outside its lifecycle row, for `decide`."""
 
-    __slots__ = ("connection", "n")
+    __slots__ = ("_connection", "_n")
 
     def __init__(self, connection: apsw.Connection, n: int) -> None:
-        self.connection = connection
-        self.n = n
+        self._connection = connection
+        self._n = n
 
-    def __call__(self, fence: int) -> tuple[UUID, Trigger] | None:
-        data = fetch_value(self.connection, SQL.past_outcome, (self.n, fence))
+    @property
+    def owner(self) -> str:
+        return str(fetch_value(self._connection, SQL.get_owner, (self._n,)))
+
+    def past_outcome(self, fence: int) -> tuple[UUID, Trigger] | None:
+        data = fetch_value(self._connection, SQL.past_outcome, (self._n, fence))
         if data is None:
             return None
         decoded = json.loads(data)
         return UUID(decoded["token"]), Trigger(decoded["outcome"])
+
+    def has_step(self, step: str) -> bool:
+        return fetch_one(self._connection, SQL.has_step, (self._n, step)) is not None
 
 
 def record(tx: WriteTransaction, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
@@ -224,61 +227,6 @@ def record(tx: WriteTransaction, attempt_records: Sequence[AttemptRecords]) -> l
         results.append(batch.write(*found, decision, now))
     batch.finish()
     return results
-
-
-# -- operators
-
-
-def cancel(tx: WriteTransaction, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
-    results = []
-    for request in requests:
-        try:
-            check_cancel(request)
-            results.append(_cancel(tx, request, tx.now()))
-        except RequestError as error:
-            results.append(ApplyResult(Status.REFUSED, error=error))
-    gates.open_gates(tx, tx.now())
-    return results
-
-
-def _cancel(tx: WriteTransaction, request: CancelRequest, now: Instant) -> ApplyResult:
-    batch = SqliteBatch(tx)
-    found = batch.lifecycle(request.job_id)
-    if found is None or not _owned(tx.connection, request.job_id, request.owner):
-        return MISSING
-    result = batch.write(*found, decide.cancel(found[1], request, now), now)
-    batch.finish()
-    return result
-
-
-def signal(tx: WriteTransaction, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
-    results = []
-    for request in signals:
-        try:
-            check_signal(request)
-            results.append(_signal(tx, request, tx.now()))
-        except RequestError as error:
-            results.append(ApplyResult(Status.REFUSED, error=error))
-    gates.open_gates(tx, tx.now())
-    return results
-
-
-def _signal(tx: WriteTransaction, request: SignalRequest, now: Instant) -> ApplyResult:
-    batch = SqliteBatch(tx)
-    found = batch.lifecycle(request.job_id)
-    if found is None or not _owned(tx.connection, request.job_id, request.owner):
-        return MISSING
-    exists = fetch_one(tx.connection, SQL.has_step, (found[0][0], request.step)) is not None
-    result = batch.write(*found, decide.signal(found[1], request, now, exists=exists), now)
-    batch.finish()
-    return result
-
-
-def _owned(connection: apsw.Connection, job_id: UUID, owner: str | None) -> bool:
-    if owner is None:
-        return True
-    row = load_job(connection, SQL.get_job, (job_id.bytes,))
-    return row is not None and row.owner == owner
 
 
 def delete(tx: WriteTransaction, ids: Sequence[UUID], owner: str | None) -> list[ApplyResult]:

@@ -172,7 +172,7 @@ class TestAttemptRecords:
 
     async def test_an_attempt_with_a_cancel_request_can_write_records(self, store: Store) -> None:
         job = await start_one(store)
-        await store.cancel([CancelRequest(job_id=job.id)])
+        await store.apply([CancelRequest(job_id=job.id)])
 
         answer = await append_records(store, job, log_record(1, "tidying up"))
 

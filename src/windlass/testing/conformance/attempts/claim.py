@@ -22,6 +22,7 @@ from windlass.testing.factories import (
     enqueue_one,
     get_one,
     make_job,
+    set_paused,
     settle_one,
     start_one,
 )
@@ -272,29 +273,29 @@ class TestClaim:
     async def test_no_job_of_a_paused_queue_is_claimed(self, store: Store) -> None:
         await enqueue_one(store, queue="mail")
         video = await enqueue_one(store, queue="video")
-        await store.pause(["mail"], paused=True)
+        await set_paused(store, ["mail"], paused=True)
         assert ids(await claim_all(store, "mail", "video")) == [video.id]
 
     async def test_a_resumed_queue_can_be_claimed(self, store: Store) -> None:
-        await store.pause(["default"], paused=True)
+        await set_paused(store, ["default"], paused=True)
         put = [await enqueue_one(store) for _ in range(3)]
         assert await claim_all(store) == []
-        await store.pause(["default"], paused=False)
+        await set_paused(store, ["default"], paused=False)
         assert set(ids(await claim_all(store))) == {job.id for job in put}
 
     async def test_a_queue_paused_twice_is_resumed_by_one_call(self, store: Store) -> None:
         await enqueue_one(store)
-        await store.pause(["default"], paused=True)
-        await store.pause(["default"], paused=True)
-        await store.pause(["default"], paused=False)
-        await store.pause(["default"], paused=False)
+        await set_paused(store, ["default"], paused=True)
+        await set_paused(store, ["default"], paused=True)
+        await set_paused(store, ["default"], paused=False)
+        await set_paused(store, ["default"], paused=False)
         assert len(await claim_all(store)) == 1
 
     async def test_a_pause_does_not_affect_running_jobs(self, store: Store) -> None:
         await enqueue_one(store)
         claim = claim_of(("default", 1))
         [row] = await store.claim(claim)
-        await store.pause(["default"], paused=True)
+        await set_paused(store, ["default"], paused=True)
         assert await store.claim(claim) == [row], "a repeat returns the same rows"
         [extended] = await store.extend([row.lease], 60.0)
         assert not extended.stale

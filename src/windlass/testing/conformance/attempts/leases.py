@@ -33,6 +33,7 @@ from windlass.testing.factories import (
     claim_all,
     claim_one,
     enqueue_one,
+    expired_jobs,
     get_one,
     make_failure,
     make_job,
@@ -78,7 +79,7 @@ class TestLeases:
         row = await start_one(store)
         for _ in range(10):
             clock.advance(20)
-            assert await store.expired(10) == []
+            assert await expired_jobs(store, 10) == []
             await store.extend([row.lease], LEASE)
         assert (await settle_one(store, row, Succeeded())).applied
 
@@ -130,7 +131,7 @@ class TestLeases:
         row = await lose_lease(store, clock)
         [answer] = await store.extend([row.lease], LEASE)
         assert not answer.stale
-        assert await store.expired(10) == []
+        assert await expired_jobs(store, 10) == []
 
     async def test_an_extension_never_shortens_a_lease(
         self, store: Store, clock: VirtualClock
@@ -146,9 +147,9 @@ class TestLeases:
     async def test_a_lease_expires_at_its_instant(self, store: Store, clock: VirtualClock) -> None:
         row = await start_one(store)
         clock.advance(LEASE - 0.001)
-        assert await store.expired(10) == []
+        assert await expired_jobs(store, 10) == []
         clock.advance(0.001)
-        assert await store.expired(10) == [row]
+        assert await expired_jobs(store, 10) == [row]
 
     async def test_expired_leases_are_listed_longest_first(
         self, store: Store, clock: VirtualClock
@@ -158,8 +159,8 @@ class TestLeases:
             await enqueue_one(store)
             rows[lease] = await claim_one(store, lease=lease)
         clock.advance(40)
-        assert await store.expired(10) == [rows[10.0], rows[20.0], rows[30.0]]
-        assert await store.expired(2) == [rows[10.0], rows[20.0]]
+        assert await expired_jobs(store, 10) == [rows[10.0], rows[20.0], rows[30.0]]
+        assert await expired_jobs(store, 2) == [rows[10.0], rows[20.0]]
 
     async def test_each_job_of_a_claim_can_expire_until_it_ends(
         self, store: Store, clock: VirtualClock
@@ -169,9 +170,9 @@ class TestLeases:
         first, second, last = await claim_all(store)
         for ending in (second, first):
             await settle_one(store, ending, Succeeded())
-            assert await store.expired(10) == []
+            assert await expired_jobs(store, 10) == []
         clock.advance(LEASE)
-        assert await store.expired(10) == [last]
+        assert await expired_jobs(store, 10) == [last]
 
     async def test_only_running_jobs_have_expired_leases(
         self, store: Store, clock: VirtualClock
@@ -180,7 +181,7 @@ class TestLeases:
         await settle_one(store, await start_one(store), Snoozed(delay=1.0))
         await enqueue_one(store)
         clock.advance(3_600)
-        assert await store.expired(10) == []
+        assert await expired_jobs(store, 10) == []
 
     # -- rescue
 
@@ -193,7 +194,7 @@ class TestLeases:
         again = await claim_one(store, worker="rescuer")
         assert (again.id, again.fence, again.attempt) == (row.id, 2, 2)
         assert (again.crash_count, again.retry_count, again.isolated) == (1, 0, True)
-        attempts = await store.attempts(row.id)
+        attempts = await store.insights.attempts(row.id)
         assert attempts is not None
         lost, current = attempts
         assert (lost.worker, current.worker) == ("stale", "rescuer")
@@ -203,7 +204,7 @@ class TestLeases:
     async def test_two_rescuers_rescue_a_job_once(self, store: Store, clock: VirtualClock) -> None:
         row = await lose_lease(store, clock)
         async with store.twin() as other:
-            [read], [also_read] = await store.expired(10), await other.expired(10)
+            [read], [also_read] = await expired_jobs(store, 10), await expired_jobs(other, 10)
             first = await apply_one(store, rescue(read, random=no_jitter))
             second = await apply_one(other, rescue(also_read, random=no_jitter))
         assert first == second, "to the second it is a repeat"
@@ -214,7 +215,7 @@ class TestLeases:
         self, store: Store, clock: VirtualClock
     ) -> None:
         await lose_lease(store, clock)
-        [read] = await store.expired(10)
+        [read] = await expired_jobs(store, 10)
         await sweep_all(store)
         again = await claim_one(store, worker="next")
         answer = await apply_one(store, rescue(read, random=no_jitter))
@@ -225,7 +226,7 @@ class TestLeases:
         self, store: Store, clock: VirtualClock
     ) -> None:
         await lose_lease(store, clock)
-        [read] = await store.expired(10)
+        [read] = await expired_jobs(store, 10)
         await sweep_all(store)
         again = await claim_one(store)
         clock.advance(LEASE + 1)
@@ -246,7 +247,7 @@ class TestLeases:
         self, store: Store, clock: VirtualClock
     ) -> None:
         row = await lose_lease(store, clock)
-        [read] = await store.expired(10)
+        [read] = await expired_jobs(store, 10)
         await store.extend([row.lease], LEASE)
         answer = await apply_one(store, rescue(read, random=no_jitter))
         assert not answer.applied
@@ -257,7 +258,7 @@ class TestLeases:
         self, store: Store, clock: VirtualClock
     ) -> None:
         row = await lose_lease(store, clock)
-        [read] = await store.expired(10)
+        [read] = await expired_jobs(store, 10)
         await settle_one(store, row, Succeeded())
         ended = await get_one(store, row.id)
         answer = await apply_one(store, rescue(read, random=no_jitter))
@@ -270,7 +271,7 @@ class TestLeases:
         await store.enqueue([make_job() for _ in range(3)])
         rows = await claim_all(store)
         clock.advance(LEASE)
-        read = await store.expired(10)
+        read = await expired_jobs(store, 10)
         await settle_one(store, rows[1], Succeeded())
         answers = await store.apply([rescue(row, random=no_jitter) for row in read])
         assert sorted(answer.applied for answer in answers) == [False, True, True]

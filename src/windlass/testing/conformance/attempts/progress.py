@@ -208,7 +208,7 @@ class TestProgress:
     async def test_a_cancel_that_wins_over_a_success_keeps_the_percent(self, store: Store) -> None:
         job = await start_one(store)
         await append_records(store, job, progress_record(1, 40))
-        await store.cancel([CancelRequest(job_id=job.id)])
+        await store.apply([CancelRequest(job_id=job.id)])
 
         await settle_one(store, job, Succeeded())
 
@@ -223,7 +223,7 @@ class TestProgress:
                 store, attempt, *(progress_record(n, each) for n, each in enumerate(reports, 1))
             )
             await settle_one(store, attempt, Released())
-        await store.cancel([CancelRequest(job_id=job.id)])
+        await store.apply([CancelRequest(job_id=job.id)])
 
         log = await read_events(store, job.id)
         percents = [fold(log[:length]).percent for length in range(1, len(log) + 1)]

@@ -160,7 +160,7 @@ class TestRetries:
         await settle_one(store, row, BROKEN)
         again = await claim_next_attempt(store, clock, row)
         await settle_one(store, again, Succeeded())
-        attempts = await store.attempts(row.id)
+        attempts = await store.insights.attempts(row.id)
         assert attempts is not None
         first, second = attempts
         assert (first.number, first.fence, first.worker) == (1, 1, "w1")

@@ -43,7 +43,7 @@ ENDS: dict[str, Outcome] = {
 
 
 async def signal_one(store: Store, job: JobRow, name: str = "go", **values: object) -> ApplyResult:
-    [answer] = await store.signal([SignalRequest(job_id=job.id, name=name, **values)])  # type: ignore[arg-type]
+    [answer] = await store.apply([SignalRequest(job_id=job.id, name=name, **values)])  # type: ignore[arg-type]
     return answer
 
 
@@ -220,7 +220,7 @@ class TestSuspend:
         self, store: Store
     ) -> None:
         foreign = await enqueue_one(store, owner="them")
-        answers = await store.signal(
+        answers = await store.apply(
             [
                 SignalRequest(job_id=uuid7(), name="go", owner="us"),
                 SignalRequest(job_id=foreign.id, name="go", owner="us"),
@@ -231,7 +231,7 @@ class TestSuspend:
         assert [answer.status for answer in answers] == [
             Status.MISSING, Status.MISSING, Status.REFUSED, Status.APPLIED,
         ]  # fmt: skip
-        assert await store.signal([]) == []
+        assert await store.apply([]) == []
 
     async def test_a_signal_to_a_released_job_is_stored(self, store: Store) -> None:
         row = await start_one(store)

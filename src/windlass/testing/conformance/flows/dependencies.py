@@ -299,14 +299,14 @@ class TestDependencies:
         left, right = child_of(top, flow_id=flow_id), child_of(top, flow_id=flow_id)
         await store_all(store, top, left, right, make_job(queue="other"))
         clock.advance(5)
-        [flow, nothing] = await store.flows([flow_id, uuid7()])
+        [flow, nothing] = await store.insights.flows([flow_id, uuid7()])
         assert nothing is None
         assert flow is not None
         assert (flow.jobs, flow.percent, flow.created_at) == (3, 0, created_at)
         assert (flow.state, flow.ended_at) == (State.QUEUED, None)
 
         await settle_one(store, await claim_one(store), Succeeded())
-        [flow] = await store.flows([flow_id])
+        [flow] = await store.insights.flows([flow_id])
         assert flow is not None
         assert (flow.state, flow.percent) == (State.RUNNING, 33)
 
@@ -314,7 +314,7 @@ class TestDependencies:
         assert {row.flow_id for row in rows} == {flow_id}
         await settle_one(store, rows[0], Succeeded())
         await settle_one(store, rows[1], BROKEN)
-        [flow] = await store.flows([flow_id])
+        [flow] = await store.insights.flows([flow_id])
         assert flow is not None
         assert (flow.state, flow.ended_at) == (State.FAILED, clock.now())
         assert flow.counts == {State.SUCCEEDED: 2, State.FAILED: 1}
@@ -325,7 +325,7 @@ class TestDependencies:
         await settle_one(store, job, BROKEN)
         await enqueue_one(store, retry_of=job.id, flow_id=flow_id)
         await settle_one(store, await claim_one(store), Succeeded())
-        [flow] = await store.flows([flow_id])
+        [flow] = await store.insights.flows([flow_id])
         assert flow is not None
         assert (flow.state, flow.jobs, flow.percent) == (State.SUCCEEDED, 1, 100)
 

@@ -17,7 +17,7 @@ from windlass.testing.factories import claim_all, claim_one, enqueue_one, settle
 
 
 async def ids(store: Store, owner: str | None = None, team: str | None = None) -> list[UUID]:
-    page = await store.newest_flows(50, owner=owner, team=team)
+    page = await store.insights.newest_flows(50, owner=owner, team=team)
     return [stats.flow_id for stats in page.flows]
 
 
@@ -33,7 +33,7 @@ class TestFlowStats:
 
     async def test_without_flows_there_is_one_empty_page(self, store: Store) -> None:
         await enqueue_one(store)
-        page = await store.newest_flows(50)
+        page = await store.insights.newest_flows(50)
         assert (list(page.flows), page.cursor) == ([], None)
 
     async def test_flows_are_ordered_by_their_creation_newest_first(self, store: Store) -> None:
@@ -55,9 +55,9 @@ class TestFlowStats:
         await enqueue_many(store, 2, flow_id=open_)
         await settle_one(store, await claim_one(store), Succeeded())
 
-        page = await store.newest_flows(50)
+        page = await store.insights.newest_flows(50)
 
-        assert list(page.flows) == await store.flows([open_, done])
+        assert list(page.flows) == await store.insights.flows([open_, done])
         [running, failed] = page.flows
         assert (running.state, running.percent, running.ended_at) == (State.RUNNING, 50, None)
         assert (failed.state, failed.jobs, failed.ended_at) == (State.FAILED, 3, clock.now())
@@ -67,7 +67,7 @@ class TestFlowStats:
         job = await start_one(store, flow_id=flow_id)
         await settle_one(store, job, BROKEN)
         await enqueue_one(store, retry_of=job.id, flow_id=flow_id)
-        [flow] = (await store.newest_flows(50)).flows
+        [flow] = (await store.insights.newest_flows(50)).flows
         assert (flow.state, flow.jobs) == (State.QUEUED, 1)
 
     async def test_pages_hold_each_flow_once(self, store: Store) -> None:
@@ -75,12 +75,12 @@ class TestFlowStats:
         for flow_id in flows:
             await enqueue_many(store, 2, flow_id=flow_id)
         listed: list[FlowStats] = []
-        page = await store.newest_flows(2)
+        page = await store.insights.newest_flows(2)
         while page.cursor is not None:
             assert len(page.flows) <= 2
             listed += page.flows
             await enqueue_one(store, flow_id=uuid7())  # a new flow shifts no page
-            page = await store.newest_flows(2, page.cursor)
+            page = await store.insights.newest_flows(2, page.cursor)
         listed += page.flows
         assert [stats.flow_id for stats in listed] == flows[::-1]
 
@@ -94,7 +94,9 @@ class TestFlowStats:
         assert await ids(store, owner="ann", team="red") == [anns]
         assert await ids(store, team="red") == [both, anns]
         assert await ids(store, owner="cat") == []
-        assert [stats.jobs for stats in (await store.newest_flows(50, owner="ann")).flows] == [1, 2]
+        assert [
+            stats.jobs for stats in (await store.insights.newest_flows(50, owner="ann")).flows
+        ] == [1, 2]
         for owner, team, jobs in (
             (None, None, [4, 2]),
             ("ann", None, [1, 2]),
@@ -102,19 +104,19 @@ class TestFlowStats:
             ("ann", "red", [None, 2]),
             ("cat", None, [None, None]),
         ):
-            found = await store.flows([both, anns], owner, team)
+            found = await store.insights.flows([both, anns], owner, team)
             assert [stats and stats.jobs for stats in found] == jobs, (owner, team)
-        hidden = await store.newest_flows(1, owner="bob", team="blue")
+        hidden = await store.insights.newest_flows(1, owner="bob", team="blue")
         assert list(hidden.flows) == []
         assert hidden.cursor is not None
 
     async def test_stats_of_a_large_flow_are_capped_and_marked(self, store: Store) -> None:
         flow_id = uuid7()
         await enqueue_many(store, FLOW_RANGE, flow_id=flow_id, hold=True)
-        [flow] = (await store.newest_flows(50)).flows
+        [flow] = (await store.insights.newest_flows(50)).flows
         assert (flow.counts, flow.capped) == ({State.CREATED: FLOW_RANGE}, False)
 
         await enqueue_one(store, flow_id=flow_id)
-        [flow] = (await store.newest_flows(50)).flows
+        [flow] = (await store.insights.newest_flows(50)).flows
         assert flow.counts == {State.CREATED: FLOW_RANGE - 1, State.QUEUED: 1}
         assert flow.capped

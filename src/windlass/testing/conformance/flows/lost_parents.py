@@ -117,7 +117,7 @@ class TestLostParents:
         bottom = child_of(*middle)
         everything = [top, *middle, bottom]
         await store_all(store, *everything)
-        answers = await store.cancel([CancelRequest(job_id=job.id) for job in everything])
+        answers = await store.apply([CancelRequest(job_id=job.id) for job in everything])
         assert all(answer.applied for answer in answers)
         assert set(await states(store, *everything)) == {State.CANCELED}
 

@@ -27,6 +27,7 @@ from windlass.testing.factories import (
     cancel_one,
     claim_all,
     enqueue_one,
+    expired_jobs,
     get_one,
     make_failure,
     make_job,
@@ -160,7 +161,7 @@ class TestCancel:
         row = await start_one(store)
         await cancel_one(store, row.id)
         clock.advance(LEASE - 1)
-        assert await store.expired(10) == []
+        assert await expired_jobs(store, 10) == []
         assert await claim_all(store) == []
 
     # -- late, repeated and foreign requests
@@ -218,7 +219,7 @@ class TestCancel:
         await settle_one(store, done, Succeeded())
         running, waiting = await start_one(store), await enqueue_one(store)
         ids = [waiting.id, uuid7(), done.id, running.id, waiting.id]
-        answers = await store.cancel([CancelRequest(job_id=job_id) for job_id in ids])
+        answers = await store.apply([CancelRequest(job_id=job_id) for job_id in ids])
         assert [(answer.status, answer.state) for answer in answers] == [
             (Status.APPLIED, State.CANCELED),
             (Status.MISSING, None),
@@ -226,7 +227,7 @@ class TestCancel:
             (Status.APPLIED, State.RUNNING),
             (Status.APPLIED, State.CANCELED),
         ]
-        assert await store.cancel([]) == []
+        assert await store.apply([]) == []
 
     async def test_a_settle_before_the_cancel_wins(self, store: Store) -> None:
         row = await start_one(store)

@@ -16,6 +16,7 @@ from windlass.testing.factories import (
     checkpoint_record,
     claim_one,
     enqueue_one,
+    expired_jobs,
     get_one,
     log_record,
     make_failure,
@@ -194,7 +195,7 @@ class TestInstants:
         assert (await get_one(store, job.id)).state == waiting
         clock.jump(clock.now() - HOUR)
 
-        await store.cancel([CancelRequest(job_id=job.id)])
+        await store.apply([CancelRequest(job_id=job.id)])
 
         row = await get_one(store, job.id)
         assert row.ended_at is not None
@@ -206,7 +207,7 @@ class TestInstants:
         job = await start_one(store)
         clock.jump(clock.now() - HOUR)
 
-        assert await store.expired(10) == []
+        assert await expired_jobs(store, 10) == []
         assert (await settle_one(store, job, Succeeded())).applied
 
     async def test_a_clock_jump_ahead_ends_leases_but_loses_no_job(

@@ -245,7 +245,7 @@ class TestManualRetry:
     async def test_a_canceled_job_can_be_resumed(self, store: Store) -> None:
         old = await start_one(store)
         await append_records(store, old, checkpoint_record(1, "script", b"text"))
-        await store.cancel([CancelRequest(job_id=old.id)])
+        await store.apply([CancelRequest(job_id=old.id)])
         await settle_one(store, old, Succeeded())
         assert (await get_one(store, old.id)).can_resume
 

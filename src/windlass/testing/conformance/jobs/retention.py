@@ -144,7 +144,7 @@ class TestRetention:
         await store.prune(A_DAY, limit=10)
 
         assert await store.events(job.id) is None
-        assert await store.attempts(job.id) is None
+        assert await store.insights.attempts(job.id) is None
         assert await store.checkpoints([job.id]) == [{}]
         assert (await store.find(JobQuery(tags=frozenset({"film"})))).rows == []
 
@@ -264,7 +264,7 @@ class TestRetention:
 
         assert await store.prune(kept, limit=10) == Pruned(rollups=1)
 
-        assert len(await store.rollups(0, clock.now() + 1)) == 1
+        assert len(await store.insights.rollups(0, clock.now() + 1)) == 1
 
     # -- delete
 

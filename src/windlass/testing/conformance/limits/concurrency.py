@@ -280,7 +280,7 @@ class TestConcurrency:
         [other] = await claim_all(store)
         assert other.id == second.id
         for name in ("go", "again"):
-            await store.signal([SignalRequest(job_id=first.id, name=name)])
+            await store.apply([SignalRequest(job_id=first.id, name=name)])
             woken = await get_one(store, first.id)
             assert (woken.state, woken.gate) == (State.RETRYING, QUEUE)
         await settle_all(store, [other])
@@ -337,11 +337,11 @@ class TestConcurrency:
         await enqueue_several(store, 2)
         await enqueue_several(store, 1, expires_in=60)
         await enqueue_several(store, 1, delay=60)
-        stats = (await store.stats())["default"]
+        stats = (await store.insights.stats())["default"]
         assert stats.counts == {State.QUEUED: 1, State.CREATED: 3}
         for row in await claim_all(store):
             await settle_one(store, row, Released())
-        stats = (await store.stats())["default"]
+        stats = (await store.insights.stats())["default"]
         assert stats.counts == {State.QUEUED: 1, State.CREATED: 2, State.RETRYING: 1}
 
     async def test_pruning_finished_jobs_keeps_the_limit_correct(

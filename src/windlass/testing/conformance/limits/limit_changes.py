@@ -57,7 +57,7 @@ class TestLimitChanges:
         admitted = await claim_all(store)
         await set_limit(store, QUEUE, concurrency=1)
         [later] = await enqueue_several(store, 1)
-        [found] = await store.gates([QUEUE])
+        [found] = await store.insights.gates([QUEUE])
         assert (found.waiting, found.holding) == (1, 2)
         await settle_all(store, before)
         assert await claim_all(store) == []
@@ -102,7 +102,7 @@ class TestLimitChanges:
         [again] = await store.enqueue([new])
         assert again.row is not None
         assert again.row.gate == QUEUE
-        [found] = await store.gates([QUEUE])
+        [found] = await store.insights.gates([QUEUE])
         assert (found.holding, found.holders) == (1, (other.id,))
 
     async def test_a_limit_applies_to_later_jobs(self, store: Store) -> None:

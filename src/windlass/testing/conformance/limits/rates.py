@@ -116,15 +116,15 @@ class TestRates:
         clock.advance(-3)
         await settle_all(store, [first])
         # One admitted job may start only now, and its start then counts for a full period.
-        [found] = await store.gates([QUEUE])
+        [found] = await store.insights.gates([QUEUE])
         assert found.next_check_at == after(clock.now(), 10)
         clock.advance(10)
         await sweep_all(store)
-        [found] = await store.gates([QUEUE])
+        [found] = await store.insights.gates([QUEUE])
         assert (found.waiting, found.next_check_at) == (1, after(started_at, 10))
         clock.advance(3)
         await sweep_all(store)
-        [found] = await store.gates([QUEUE])
+        [found] = await store.insights.gates([QUEUE])
         assert (found.waiting, found.next_check_at) == (0, None)
 
     async def test_starts_in_the_future_count(self, store: Store, clock: VirtualClock) -> None:
@@ -134,7 +134,7 @@ class TestRates:
         [first] = await claim_all(store)
         clock.advance(-3)
         await settle_all(store, [first])
-        [found] = await store.gates([QUEUE])
+        [found] = await store.insights.gates([QUEUE])
         assert (found.waiting, found.next_check_at) == (1, after(started_at, 10))
 
     async def test_a_lowered_rate_counts_starts_in_the_future(
@@ -149,5 +149,5 @@ class TestRates:
         clock.advance(-9)
         await set_limit(store, QUEUE, starts=1, period=10)
         await sweep_all(store)
-        [found] = await store.gates([QUEUE])
+        [found] = await store.insights.gates([QUEUE])
         assert (found.waiting, found.next_check_at) == (1, after(started_at, 9))

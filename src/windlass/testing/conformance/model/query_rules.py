@@ -18,6 +18,7 @@ from windlass.testing.conformance.model.limit_rules import LimitRules
 from windlass.testing.conformance.model.store_dump import ALL, recent
 from windlass.testing.conformance.model.store_pair import MakeStore
 from windlass.testing.conformance.model.strategies import Options
+from windlass.testing.factories import set_paused
 
 
 class QueryRules(LimitRules):
@@ -62,7 +63,7 @@ class QueryRules(LimitRules):
         self.both(
             lambda store: store_dump.find(store, JobQuery(limit=limit, omit_payload=True, **values))
         )
-        self.both(lambda store: store.count(JobQuery(limit=limit, **values)))
+        self.both(lambda store: store.insights.count(JobQuery(limit=limit, **values)))
 
     @precondition(lambda self: self.ids)
     @rule(
@@ -79,8 +80,8 @@ class QueryRules(LimitRules):
         self.both(lambda store: store.edges(ids))
         self.both(lambda store: store.edges(ids, limit))
         self.both(lambda store: store_dump.failures(store, START, ALL))
-        self.both(lambda store: store.flows([strategies.FLOW, ids[0]]))
-        self.both(lambda store: store.newest_flows(limit, owner=owner))
+        self.both(lambda store: store.insights.flows([strategies.FLOW, ids[0]]))
+        self.both(lambda store: store.insights.newest_flows(limit, owner=owner))
         whole = partial(store_dump.rollups, since=0, until=self.clock.now() + MINUTE)
         self.both(whole)
         self.both(
@@ -91,3 +92,7 @@ class QueryRules(LimitRules):
         self.both(lambda store: store_dump.events(store, ids[0], after_, limit))
         if row is not None and row.final:
             self.both(lambda store: store_dump.tail(store, ids[0], after_))
+
+    @rule(queues=st.lists(st.sampled_from(strategies.QUEUES), max_size=2), paused=st.booleans())
+    def pause(self, queues: list[str], paused: bool) -> None:
+        self.both(lambda store: set_paused(store, queues, paused=paused))

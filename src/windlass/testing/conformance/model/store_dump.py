@@ -77,17 +77,17 @@ async def stats(store: Store) -> dict[str, QueueStats]:
     """Return the statistics without zero counts, which a store may include or omit."""
     return {
         queue: replace(stats, counts={state: n for state, n in stats.counts.items() if n})
-        for queue, stats in (await store.stats()).items()
+        for queue, stats in (await store.insights.stats()).items()
     }
 
 
 async def rollups(store: Store, since: Instant, until: Instant) -> list[Rollup]:
-    found = await store.rollups(since, until)
+    found = await store.insights.rollups(since, until)
     return sorted(found, key=lambda each: (each.minute, each.queue, each.task, each.outcome))
 
 
 async def failures(store: Store, since: Instant, limit: int) -> list[FailedJob]:
-    found = await store.failures(since, limit)
+    found = await store.insights.failures(since, limit)
     assert not found.capped
     return [*found.jobs]
 
@@ -107,7 +107,7 @@ async def events(
 
 
 async def attempts(store: Store, job_id: UUID) -> list[Attempt] | None:
-    return await store.attempts(job_id)
+    return await store.insights.attempts(job_id)
 
 
 async def edges(store: Store, job_id: UUID) -> Edges:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,13 +13,19 @@ from hypothesis.stateful import initialize, precondition, rule
 from windlass.core.admission.limit import Limit
 from windlass.core.clock import after
 from windlass.core.decisions import maintenance, outcome
-from windlass.core.decisions.transition import ApplyResult, CancelRequest, SignalRequest, Transition
+from windlass.core.decisions.transition import (
+    ApplyRequest,
+    ApplyResult,
+    CancelRequest,
+    SignalRequest,
+    Transition,
+)
 from windlass.core.event import EventType, Record
 from windlass.core.job.lease import Claim, Lease
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State, Trigger
-from windlass.store import AttemptRecords, Pruned, Retention, Store
+from windlass.store import AttemptRecords, Store
 from windlass.testing.conformance.model import store_dump, strategies
 from windlass.testing.conformance.model.fault_rules import FaultRules
 from windlass.testing.conformance.model.store_dump import ALL, recent
@@ -292,13 +297,13 @@ class StoreModel(FaultRules):
             CancelRequest(job_id=self.some_id(pick), by="op", reason="enough", owner=owner)
             for pick in picks
         ]
-        self.both(lambda store: store.cancel(requests))
+        self.both(lambda store: store.apply(requests))
 
     @precondition(lambda self: self.held)
     @rule(pick=strategies.pick, attempt_outcome=strategies.outcomes)
     def cancel_just_before_the_end(self, pick: int, attempt_outcome: outcome.Outcome) -> None:
         row = self.running(pick)
-        self.both(lambda store: store.cancel([CancelRequest(job_id=row.id)]))
+        self.both(lambda store: store.apply([CancelRequest(job_id=row.id)]))
         self.apply(
             [outcome.settle(row, attempt_outcome, random=lambda: 0.5, children=[self.new([])])]
         )
@@ -317,7 +322,28 @@ class StoreModel(FaultRules):
             for pick in picks
             for name in names
         ]
-        self.compare_moves([given.job_id for given in signals], lambda store: store.signal(signals))
+        self.compare_moves([given.job_id for given in signals], lambda store: store.apply(signals))
+
+    @precondition(lambda self: self.held)
+    @rule(chosen=strategies.mixed_requests, owner=strategies.owners)
+    def apply_mixed(
+        self, chosen: list[tuple[str, int, outcome.Outcome]], owner: str | None
+    ) -> None:
+        """Settle, cancel and signal in one call, often the same job."""
+        requests: list[ApplyRequest] = []
+        for kind, pick, attempt_outcome in chosen:
+            row = self.running(pick)
+            id_ = row.id if pick % 2 else self.some_id(pick)
+            match kind:
+                case "settle":
+                    requests.append(outcome.settle(row, attempt_outcome, random=lambda: 0.5))
+                case "cancel":
+                    requests.append(CancelRequest(job_id=id_, by="op", owner=owner))
+                case _:
+                    requests.append(SignalRequest(job_id=id_, name=kind, owner=owner))
+        self.compare_moves(
+            [given.job_id for given in requests], lambda store: store.apply(requests)
+        )
 
     @precondition(lambda self: self.checker.waiting())
     @rule(pick=strategies.pick, trigger=strategies.waiting_moves)
@@ -326,10 +352,6 @@ class StoreModel(FaultRules):
         held = [row for row in waiting if row.held and trigger is Trigger.SUBMIT]
         row = recent(held or waiting, pick)
         self.apply([Transition(job_id=row.id, fence=row.fence, trigger=trigger, reason="parent")])
-
-    @rule(queues=st.lists(st.sampled_from(strategies.QUEUES), max_size=2), paused=st.booleans())
-    def pause(self, queues: list[str], paused: bool) -> None:
-        self.both(lambda store: store.pause(queues, paused=paused))
 
     @precondition(lambda self: self.ids)
     @rule(picks=strategies.picks, owner=strategies.owners)
@@ -368,28 +390,11 @@ class StoreModel(FaultRules):
                 self.claim_rows([(queue, ALL) for queue in strategies.QUEUES], "w3")
 
     async def read_due(self, limit: int) -> list[JobRow]:
-        due = await self.both_of(lambda store: store_dump.by_id(store.due(ALL)))
-        lost = await self.both_of(lambda store: store_dump.by_id(store.expired(ALL)))
-        first_due = await self.call_subject(lambda store: store.due(limit))
-        first_lost = await self.call_subject(lambda store: store.expired(limit))
-        self.check_due(first_due, due, limit)
-        until = sorted(row.lease_until or 0 for row in lost)
-        assert [row.lease_until for row in first_lost] == until[:limit]
+        rows = await self.both_of(lambda store: store_dump.by_id(store.due(ALL)))
+        lost = [row for row in rows if row.state is State.RUNNING]
+        due = [row for row in rows if row.state is not State.RUNNING]
+        first = await self.call_subject(lambda store: store.due(limit))
+        until = sorted(row.lease_until or 0 for row in lost)[:limit]
+        assert [row.lease_until for row in first[: len(until)]] == until
+        self.check_due(first[len(until) :], due, limit)
         return [*due[: limit + 1], *lost[: limit + 1]]
-
-    @rule(
-        limit=st.sampled_from([1, 2, ALL]), retention=strategies.retentions, later=strategies.later
-    )
-    def prune(self, limit: int, retention: Retention, later: float) -> None:
-        self.clock.advance(later)
-        pruned = self.run(self._prune(self.reference, retention, limit))
-        assert self.run(self._prune(self.subject, retention, limit)) == pruned
-
-    async def _prune(self, store: Store, retention: Retention, limit: int) -> Pruned:
-        """Prune until nothing is left: the order under a small limit is undefined."""
-        total = Counter[str]()
-        while (pruned := await store.prune(retention, limit)) != Pruned():
-            assert max(pruned.jobs, pruned.logs) <= limit
-            total += Counter(jobs=pruned.jobs, logs=pruned.logs, records=pruned.records)
-        logs = total["logs"] if limit == ALL else 0  # a log may be pruned before its job or with it
-        return Pruned(total["jobs"], logs, total["records"])

@@ -103,7 +103,7 @@ class StorePair(RuleBasedStateMachine):
         if self.ordered:
             assert store_dump.waiting_order(rows) == store_dump.waiting_order(expected)
         gates = sorted({gate for row in rows for gate in row.gates})
-        await self.both_of(lambda store: store.gates(gates))
+        await self.both_of(lambda store: store.insights.gates(gates))
         changed = self.checker.update(rows)
         if self.checker.rows:  # and one unchanged job, in rotation
             self._rotation += 1

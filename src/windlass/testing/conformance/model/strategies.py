@@ -292,3 +292,8 @@ _FILTERS: list[Options] = [
 ]
 filters = st.lists(st.sampled_from(_FILTERS), max_size=2)
 signals = st.lists(st.sampled_from(["go", "go", "stop", ""]), min_size=1, max_size=2)
+mixed_requests = st.lists(
+    st.tuples(st.sampled_from(["settle", "settle", "cancel", "go", "stop"]), pick, outcomes),
+    min_size=2,
+    max_size=4,
+)

@@ -97,7 +97,7 @@ class TestEvents:
         await settle_one(store, job, Failed(failure=make_failure(), delay=0))
         job = await claim_one(store)
         clock.advance(1)
-        await store.cancel([CancelRequest(job_id=job.id, by="ana", reason="wrong file")])
+        await store.apply([CancelRequest(job_id=job.id, by="ana", reason="wrong file")])
         assert fold(await read_events(store, job.id)) == expected_fold(await get_one(store, job.id))
 
         clock.advance(1)
@@ -117,7 +117,7 @@ class TestEvents:
         held = await enqueue_one(store, hold=True)
         late = await enqueue_one(store, expires_in=5)
         clock.advance(6)
-        await store.cancel([CancelRequest(job_id=held.id)])
+        await store.apply([CancelRequest(job_id=held.id)])
         await sweep_all(store)
 
         for job in (held, late):
@@ -143,7 +143,7 @@ class TestEvents:
     async def test_every_attempt_has_a_record(self, store: Store, clock: VirtualClock) -> None:
         job_id = await run_full_history(store, clock, Succeeded())
 
-        attempts = await store.attempts(job_id)
+        attempts = await store.insights.attempts(job_id)
 
         assert attempts is not None
         assert [each.number for each in attempts] == [1, 2, 3, 4, 5, 6]
@@ -154,7 +154,7 @@ class TestEvents:
         assert attempts[0].error.code == "Flaky"
         assert (attempts[0].worker, attempts[1].worker) == ("worker-1", "worker-2")
         assert [each.percent for each in attempts] == [30, 30, 30, 30, 30, 100]
-        assert await store.attempts(uuid7()) is None
+        assert await store.insights.attempts(uuid7()) is None
 
     # -- immutability
 
@@ -173,7 +173,7 @@ class TestEvents:
         await append_records(store, job, progress_record(1, 10, stage="voice"))
         before = await read_events(store, job.id)
 
-        await store.cancel([CancelRequest(job_id=job.id, by="ana")])
+        await store.apply([CancelRequest(job_id=job.id, by="ana")])
         assert (await read_events(store, job.id))[: len(before)] == before
         before = await read_events(store, job.id)
 

@@ -16,7 +16,7 @@ from windlass.testing.factories import claim_all, enqueue_one, make_failure, mak
 
 
 async def failed(store: Store, since: int = 0, limit: int = 100, **whose: Any) -> list[UUID]:
-    return [job.id for job in (await store.failures(since, limit, **whose)).jobs]
+    return [job.id for job in (await store.insights.failures(since, limit, **whose)).jobs]
 
 
 class TestFailures:
@@ -29,7 +29,7 @@ class TestFailures:
             ids.append((await finished(store, BROKEN)).id)
             clock.advance(1)
         await finished(store, Succeeded())
-        await store.cancel([CancelRequest(job_id=(await enqueue_one(store)).id)])
+        await store.apply([CancelRequest(job_id=(await enqueue_one(store)).id)])
         [row] = await claim_all(store, "late")
         await settle_one(store, row, BROKEN)
 
@@ -52,7 +52,7 @@ class TestFailures:
         failure = make_failure("disk", terminal=True, step="copy", body=b"\x00\xff")
         job = await finished(store, Failed(failure=failure), queue="media", task="film")
 
-        [found] = (await store.failures(0, 10)).jobs
+        [found] = (await store.insights.failures(0, 10)).jobs
 
         assert found == FailedJob(
             id=job.id, task="film", queue="media", ended_at=clock.now(), error=job.error
@@ -66,9 +66,9 @@ class TestFailures:
         for row in await claim_all(store):
             await settle_one(store, row, BROKEN)
 
-        some = await store.failures(0, 3)
+        some = await store.insights.failures(0, 3)
         assert (len(some.jobs), some.capped) == (3, True)
-        every = await store.failures(0, 5)
+        every = await store.insights.failures(0, 5)
         assert (len(every.jobs), every.capped) == (5, False)
 
     async def test_failures_can_be_filtered_by_owner(self, store: Store) -> None:
@@ -78,7 +78,7 @@ class TestFailures:
         assert await failed(store, owner="ann") == [anns.id]
         assert await failed(store, team="red") == [bobs.id, anns.id]
         assert await failed(store, owner="ann", team="blue") == []
-        found = await store.failures(0, 1, owner="ann")
+        found = await store.insights.failures(0, 1, owner="ann")
         assert (list(found.jobs), found.capped) == ([], True)
 
     async def test_deleted_jobs_are_not_returned(self, store: Store) -> None:

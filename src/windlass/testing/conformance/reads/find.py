@@ -127,7 +127,7 @@ class TestFind:
             State.CANCELED: (canceled := await enqueue_one(store)).id,
             State.QUEUED: (await enqueue_one(store)).id,
         }
-        await store.cancel([CancelRequest(job_id=canceled.id)])
+        await store.apply([CancelRequest(job_id=canceled.id)])
 
         for state in State:
             assert await find_ids(store, states=frozenset({state})) == [jobs[state]]
@@ -257,7 +257,7 @@ class TestFind:
 
     async def test_deleted_jobs_do_not_shift_the_pages(self, store: Store) -> None:
         ids = await enqueue_many(store, 6)
-        await store.cancel([CancelRequest(job_id=job_id) for job_id in ids])
+        await store.apply([CancelRequest(job_id=job_id) for job_id in ids])
         first = await store.find(JobQuery(limit=2))
 
         await store.delete([ids[5], ids[4], ids[3]])  # two that were returned, and one that was not
@@ -270,7 +270,7 @@ class TestFind:
         queued = JobQuery(states=frozenset({State.QUEUED}), limit=2)
         first = await store.find(queued)
 
-        await store.cancel([CancelRequest(job_id=job_id) for job_id in (ids[5], ids[3])])
+        await store.apply([CancelRequest(job_id=job_id) for job_id in (ids[5], ids[3])])
 
         second = await store.find(replace(queued, cursor=first.cursor))
         assert [row.id for row in second.rows] == [ids[2], ids[1]]

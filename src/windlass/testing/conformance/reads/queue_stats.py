@@ -19,6 +19,7 @@ from windlass.testing.factories import (
     enqueue_one,
     make_failure,
     make_job,
+    set_paused,
     settle_one,
     start_one,
     sweep_all,
@@ -36,7 +37,7 @@ async def settled(
     store: Store, since: Instant = START, until: Instant | None = None
 ) -> list[Rollup]:
     until = until if until is not None else START + 1000 * MINUTE
-    found = await store.rollups(since, until)
+    found = await store.insights.rollups(since, until)
     return sorted(found, key=lambda each: (each.minute, each.queue, each.task, each.outcome))
 
 
@@ -44,7 +45,7 @@ class TestQueueStats:
     # -- depth
 
     async def test_an_empty_store_has_no_queues(self, store: Store) -> None:
-        assert await store.stats() == {}
+        assert await store.insights.stats() == {}
 
     async def test_depth_is_counted_by_queue_and_state(self, store: Store) -> None:
         await start_one(store, queue="film")
@@ -54,7 +55,7 @@ class TestQueueStats:
             await enqueue_one(store, queue="film", **values)
         await enqueue_one(store, queue="mail")
 
-        stats = await store.stats()
+        stats = await store.insights.stats()
 
         assert sorted(stats) == ["film", "mail"]
         assert depth(stats["film"]) == {
@@ -71,7 +72,7 @@ class TestQueueStats:
         await finished(store, BROKEN)
         await finished(store, Aborted())
 
-        stats = await store.stats()
+        stats = await store.insights.stats()
 
         assert all(not depth(each) for each in stats.values())
 
@@ -79,7 +80,7 @@ class TestQueueStats:
         self, store: Store, clock: VirtualClock
     ) -> None:
         async def now() -> dict[State, int]:
-            stats = await store.stats()
+            stats = await store.insights.stats()
             return depth(stats["default"]) if stats else {}
 
         await enqueue_one(store, delay=5)
@@ -91,7 +92,7 @@ class TestQueueStats:
         assert await now() == {State.RUNNING: 1}
         await settle_one(store, job, Failed(failure=make_failure(), delay=5))
         assert await now() == {State.RETRYING: 1}
-        await store.cancel([CancelRequest(job_id=job.id)])
+        await store.apply([CancelRequest(job_id=job.id)])
         assert await now() == {}
 
     async def test_stats_include_the_oldest_queued_job(
@@ -103,12 +104,12 @@ class TestQueueStats:
         await enqueue_one(store, priority=9)
         await enqueue_one(store, queue="held", hold=True)
 
-        stats = await store.stats()
+        stats = await store.insights.stats()
         assert stats["default"].oldest_queued_at == first
         assert stats["held"].oldest_queued_at is None
 
         await claim_all(store)
-        assert (await store.stats())["default"].oldest_queued_at is None
+        assert (await store.insights.stats())["default"].oldest_queued_at is None
 
     async def test_the_queue_age_of_a_released_job_starts_again(
         self, store: Store, clock: VirtualClock
@@ -117,18 +118,18 @@ class TestQueueStats:
         released = clock.advance(10)
         await settle_one(store, job, Released())
 
-        assert (await store.stats())["default"].oldest_queued_at == released
+        assert (await store.insights.stats())["default"].oldest_queued_at == released
 
     async def test_an_empty_paused_queue_is_in_the_stats(self, store: Store) -> None:
         await enqueue_one(store, queue="film")
-        await store.pause(["film", "empty"], paused=True)
+        await set_paused(store, ["film", "empty"], paused=True)
 
-        stats = await store.stats()
+        stats = await store.insights.stats()
         assert (stats["film"].paused, depth(stats["film"])) == (True, {State.QUEUED: 1})
         assert (stats["empty"].paused, depth(stats["empty"])) == (True, {})
 
-        await store.pause(["film", "empty"], paused=False)
-        stats = await store.stats()
+        await set_paused(store, ["film", "empty"], paused=False)
+        stats = await store.insights.stats()
         assert not stats["film"].paused
         assert "empty" not in stats
 
@@ -136,7 +137,7 @@ class TestQueueStats:
         await store.enqueue([make_job() for _ in range(COUNT_CAP + 1)])
         await store.enqueue([make_job(queue="small"), make_job(queue="small", hold=True)])
 
-        stats = await store.stats()
+        stats = await store.insights.stats()
 
         assert stats["default"].counts[State.QUEUED] == COUNT_CAP
         assert stats["default"].capped == {State.QUEUED}
@@ -148,7 +149,7 @@ class TestQueueStats:
         await store.enqueue([make_job(queue="a", delay=60) for _ in range(share)])
         await store.enqueue([make_job(queue="b", delay=60) for _ in range(share)])
 
-        stats = await store.stats()
+        stats = await store.insights.stats()
 
         assert depth(stats["a"]) == depth(stats["b"]) == {State.CREATED: share}
         assert stats["a"].capped == stats["b"].capped == frozenset()
@@ -235,7 +236,7 @@ class TestQueueStats:
     ) -> None:
         job = await enqueue_one(store)
         clock.advance(7)
-        await store.cancel([CancelRequest(job_id=job.id)])
+        await store.apply([CancelRequest(job_id=job.id)])
 
         [rollups] = await settled(store)
 
@@ -253,7 +254,7 @@ class TestQueueStats:
         again = await start_one(store, queue="again")
         await settle_one(store, again, Failed(failure=make_failure(), delay=10))
         clock.advance(2)
-        await store.cancel([CancelRequest(job_id=job.id) for job in (held, late, again)])
+        await store.apply([CancelRequest(job_id=job.id) for job in (held, late, again)])
 
         ended = [each for each in await settled(store) if each.outcome is State.CANCELED]
 

@@ -70,7 +70,7 @@ class TestSearch:
     async def test_text_combines_with_other_filters(self, store: Store) -> None:
         ids = await enqueue_many(store, 3, tags=("film",))
         await enqueue_many(store, 2)
-        await store.cancel([CancelRequest(job_id=ids[0])])
+        await store.apply([CancelRequest(job_id=ids[0])])
 
         assert await find_ids(store, text="FILM", limit=1) == newest_first(ids)
         assert await find_ids(store, text="film", states=frozenset({State.CANCELED})) == [ids[0]]
@@ -103,34 +103,36 @@ class TestSearch:
         await enqueue_many(store, 3, owner="ann")
         await settle_one(store, await claim_one(store), Succeeded())
 
-        assert await store.count(JobQuery()) == Count(7, capped=False)
-        assert await store.count(JobQuery(limit=1)) == Count(7, capped=False)
-        assert await store.count(JobQuery(text="FILM")) == Count(4, capped=False)
-        assert await store.count(JobQuery(owner="ann")) == Count(3, capped=False)
+        assert await store.insights.count(JobQuery()) == Count(7, capped=False)
+        assert await store.insights.count(JobQuery(limit=1)) == Count(7, capped=False)
+        assert await store.insights.count(JobQuery(text="FILM")) == Count(4, capped=False)
+        assert await store.insights.count(JobQuery(owner="ann")) == Count(3, capped=False)
         queued = JobQuery(states=frozenset({State.QUEUED}), tags=frozenset({"film"}))
-        assert await store.count(queued) == Count(3, capped=False)
-        assert await store.count(JobQuery(owner="ben")) == Count(0, capped=False)
+        assert await store.insights.count(queued) == Count(3, capped=False)
+        assert await store.insights.count(JobQuery(owner="ben")) == Count(0, capped=False)
 
     async def test_a_count_ignores_the_cursor(self, store: Store) -> None:
         await enqueue_many(store, 3)
         page = await store.find(JobQuery(limit=1))
 
-        assert await store.count(JobQuery(cursor=page.cursor)) == Count(3, capped=False)
+        assert await store.insights.count(JobQuery(cursor=page.cursor)) == Count(3, capped=False)
 
     async def test_failures_are_counted_among_thousands(self, store: Store) -> None:
         await finished(store)
         canceled = await start_one(store)
-        await store.cancel([CancelRequest(job_id=canceled.id)])
+        await store.apply([CancelRequest(job_id=canceled.id)])
         await enqueue_many(store, 6000)
 
-        assert await store.count(JobQuery(states=frozenset({State.FAILED}))) == Count(
+        assert await store.insights.count(JobQuery(states=frozenset({State.FAILED}))) == Count(
             1, capped=False
         )
-        assert await store.count(JobQuery(queues=frozenset({"none"}))) == Count(0, capped=False)
+        assert await store.insights.count(JobQuery(queues=frozenset({"none"}))) == Count(
+            0, capped=False
+        )
 
     async def test_a_count_is_exact_up_to_a_cap_and_marked_above(self, store: Store) -> None:
         await enqueue_many(store, COUNT_CAP)
-        assert await store.count(JobQuery()) == Count(COUNT_CAP, capped=False)
+        assert await store.insights.count(JobQuery()) == Count(COUNT_CAP, capped=False)
 
         await enqueue_one(store)
-        assert await store.count(JobQuery()) == Count(COUNT_CAP, capped=True)
+        assert await store.insights.count(JobQuery()) == Count(COUNT_CAP, capped=True)

@@ -22,10 +22,6 @@ async def due(connection: Connection, limit: int, now: Instant | None) -> list[J
     return [rows.job_row(record) for record in await connection.fetch(SQL.due, now, limit)]
 
 
-async def expired(connection: Connection, limit: int, now: Instant | None) -> list[JobRow]:
-    return [rows.job_row(record) for record in await connection.fetch(SQL.expired, now, limit)]
-
-
 async def prune(
     connection: Connection, retention: Retention, limit: int, test_now: Instant | None
 ) -> Pruned:

@@ -18,16 +18,12 @@ from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 
 def due(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
+    expired = fetch_all(connection, SQL.expired, (now, limit))
     heads = gates.due(connection, now, limit)
     seen = {row[0] for row in heads}
     found = fetch_all(connection, SQL.due, {"now": now, "limit": limit})
-    others = [row for row in found if row[0] not in seen]
-    return [with_payload(connection, row) for row in [*heads, *others][:limit]]
-
-
-def expired(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
-    found = fetch_all(connection, SQL.expired, (now, limit))
-    return [with_payload(connection, row) for row in found]
+    waiting = [*heads, *(row for row in found if row[0] not in seen)]
+    return [with_payload(connection, row) for row in (*expired, *waiting[:limit])]
 
 
 def prune(tx: WriteTransaction, retention: Retention, limit: int) -> Pruned:

@@ -6,7 +6,7 @@
 3. Every write can be repeated, and a repeat returns the same result. The caller makes ids and
    tokens, records are numbered per fence, and the row stores its last trigger. Two exceptions,
    both safe: a repeated delete or prune finds nothing; if items of one call conflict with each
-   other, by debounce or a shared key, a repeat sees the changes of the first call.
+   other, by debounce, a key or the job, a repeat sees the changes of the first call.
 4. A fenced write without its lease returns `stale`, an impossible one `conflict`; neither raises.
 5. All instants come from the store's clock. Transitions carry delays, the store computes instants.
 6. Any await can be cancelled; the write has then either happened completely or not at all.
@@ -22,120 +22,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 from uuid import UUID
 
-from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Instant
 from windlass.core.decisions.enqueue import EnqueueResult
-from windlass.core.decisions.transition import (
-    ApplyResult,
-    CancelRequest,
-    Checkpoint,
-    SignalRequest,
-    Transition,
-)
+from windlass.core.decisions.transition import ApplyRequest, ApplyResult, Checkpoint
 from windlass.core.diagnosis import Diagnosis
-from windlass.core.errors import InvalidArgumentError
-from windlass.core.event import Event, Record
-from windlass.core.job.attempt import Attempt
+from windlass.core.event import Event
 from windlass.core.job.dependency import Edges
-from windlass.core.job.failure import Failures
-from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.job.lease import Claim, ExtendResult, Lease
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
-from windlass.core.job.state import State
-from windlass.core.query.job_query import Count, JobQuery, Page
+from windlass.core.query.job_query import JobQuery, Page
 from windlass.core.versioned_record import Entry, Put, PutResult
-
-DAY = 86_400.0
-COUNT_CAP = 10_000
-FLOW_RANGE = 1_000  # newest jobs of each flow that a list of flows counts
-COUNT_RANGE = 100_000  # newest candidate jobs that `count` reads
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
-    """Differences between stores. Tests and callers check these, never the name of a store."""
-
-    durable: bool  # accepted jobs survive crashes and power loss
-    fifo: bool  # within a priority, jobs are claimed in the order of queueing
-    priority_classes: int | None  # number of distinct priorities; None: all
-    atomic_batch: bool  # all items of a call become visible together
-    transactional: bool  # can enqueue in the caller's transaction
-    store_clock: bool  # instants come from one clock for all processes
-    push_wakeups: bool  # `wait` returns on wake-ups, not only by polling
-    shared: bool  # several processes may open the same data
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptRecords:
-    """Records of one running attempt, with its lease."""
-
-    lease: Lease
-    records: Sequence[Record]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """Seconds to keep finished jobs, their logs and the rollups; 0 keeps them forever."""
-
-    succeeded: float = 30 * DAY
-    canceled: float = 30 * DAY
-    failed: float = 90 * DAY
-    log: float = 30 * DAY
-    rollups: float = 90 * DAY
-
-    def __post_init__(self) -> None:
-        for name in self.__slots__:
-            if not getattr(self, name) >= 0:
-                raise InvalidArgumentError(
-                    f"retention of {name} is negative; use 0 to keep forever"
-                )
-
-
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """Numbers of deleted items."""
-
-    jobs: int = 0
-    logs: int = 0
-    records: int = 0
-    rollups: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueStats:
-    """Depth of one queue by state. States in `capped` were counted only up to COUNT_CAP."""
-
-    counts: Mapping[State, int] = field(default_factory=dict)
-    capped: frozenset[State] = frozenset()
-    oldest_queued_at: Instant | None = None
-    paused: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rollup:
-    """Attempts of a queue, task and outcome that were settled in one minute; times are sums."""
-
-    minute: Instant
-    queue: str
-    task: str
-    outcome: State
-    count: int
-    wait: int
-    run: int
-
-
-@dataclass(frozen=True, slots=True)
-class EventPage:
-    """The next events of one job. With `ended`, no more events will follow."""
-
-    events: Sequence[Event]
-    ended: bool
+from windlass.store.insights import StoreInsights
+from windlass.store.values import AttemptRecords, Capabilities, EventPage, Pruned, Retention
 
 
 class Store(ABC):
@@ -145,6 +48,11 @@ class Store(ABC):
     @abstractmethod
     def capabilities(self) -> Capabilities:
         """Return how it differs from other stores."""
+
+    @property
+    @abstractmethod
+    def insights(self) -> StoreInsights:
+        """Return the reads that answer questions of people."""
 
     # -- the handle
 
@@ -191,8 +99,9 @@ class Store(ABC):
     async def claim(self, claim: Claim) -> list[JobRow]:
         """Claim queued jobs: highest priority first, then by position; up to a limit per queue.
 
-        Never claims a job twice, an expired job, or a job of a paused queue. Increases the fence
-        by 1. A repeat with the same token returns the jobs that still run under it.
+        Never claims a job twice, an expired job, or a job of a paused queue: one with a record of
+        kind PAUSED, under its name. Increases the fence by 1. A repeat with the same token returns
+        the jobs that still run under it.
         """
 
     @abstractmethod
@@ -200,11 +109,14 @@ class Store(ABC):
         """Extend leases to `seconds` from now; return whether a cancel was requested."""
 
     @abstractmethod
-    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
-        """Apply transitions: settle, release, rescue, promote, submit and others.
+    async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
+        """Apply requests to change jobs, in order: transitions, cancels and signals, also mixed.
 
         For each item, calls `core.decisions.decide` under the job's lock. Writes its values, log
-        rows, checkpoints, children and rollup atomically.
+        rows, checkpoints, children and rollup atomically. A cancel ends a waiting job immediately.
+        The result for a running job is APPLIED with state `running`: its worker must stop it
+        first. Of signals with one name, the first value is kept; a repeat is APPLIED. A job of
+        another owner than that of the request is MISSING.
         """
 
     @abstractmethod
@@ -213,42 +125,28 @@ class Store(ABC):
 
     @abstractmethod
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
-        """Return when jobs may have become claimable since the last `claim`, or at the timeout."""
+        """Return when jobs may have become claimable since the last `claim`, or at the timeout.
+
+        Also the deletion of a PAUSED record makes jobs claimable.
+        """
 
     # -- maintenance
 
     @abstractmethod
     async def due(self, limit: int) -> list[JobRow]:
-        """Return waiting jobs that are due or expired, earliest first."""
+        """Return jobs that need a maintenance transition: `core.decisions.maintenance.sweep`.
 
-    @abstractmethod
-    async def expired(self, limit: int) -> list[JobRow]:
-        """Return running jobs whose lease expired, earliest expiry first."""
+        First running jobs whose lease expired, then waiting jobs that are due or expired, each
+        earliest first. The limit is for each of the two kinds, so none delays the other.
+        """
 
     @abstractmethod
     async def prune(self, retention: Retention, limit: int) -> Pruned:
         """Delete data past its retention: up to `limit` jobs, and the logs of as many jobs."""
 
-    # -- operators
-
-    @abstractmethod
-    async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
-        """Cancel jobs. A waiting job ends immediately; a running job is asked to stop.
-
-        The result is APPLIED with state `canceled`, or `running` if its worker must stop it first.
-        """
-
-    @abstractmethod
-    async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
-        """Send signals to jobs. A repeat is APPLIED; the first value is kept."""
-
     @abstractmethod
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[ApplyResult]:
         """Delete finished jobs with their data. An active job is a conflict."""
-
-    @abstractmethod
-    async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
-        """Pause or resume these queues. Running jobs are not affected."""
 
     # -- reading
 
@@ -259,39 +157,6 @@ class Store(ABC):
     @abstractmethod
     async def find(self, query: JobQuery) -> Page:
         """Return a page of jobs, newest first. New and deleted jobs never shift other jobs."""
-
-    @abstractmethod
-    async def count(self, query: JobQuery) -> Count:
-        """Count the matching jobs up to COUNT_CAP; ignores limit and cursor.
-
-        It may read only the newest COUNT_RANGE jobs; the result is then capped, too.
-        """
-
-    @abstractmethod
-    async def stats(self) -> Mapping[str, QueueStats]:
-        """Return the depth by queue and state, exact up to COUNT_CAP."""
-
-    @abstractmethod
-    async def failures(
-        self, since: Instant, limit: int, owner: str | None = None, team: str | None = None
-    ) -> Failures:
-        """Return jobs that failed since then.
-
-        Reads the newest `limit` of them, and returns those of the owner and team.
-        """
-
-    @abstractmethod
-    async def gates(self, names: Sequence[str]) -> list[GateStats]:
-        """Return the statistics of gates; an unused gate is empty. Admits no jobs.
-
-        A job uses a slot if its permit is in use (`permits.in_use`); holders are sorted by the
-        instant of that permit, then by id. `next_check_at` is None if no job waits, and in the
-        past if the limit was changed.
-        """
-
-    @abstractmethod
-    async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
-        """Return the rollups per minute from `since` (inclusive) to `until` (exclusive)."""
 
     @abstractmethod
     async def events(self, job_id: UUID, after: int = 0, limit: int = 1000) -> EventPage | None:
@@ -305,40 +170,14 @@ class Store(ABC):
         """Yield all events above `after`, then live ones, until the final event."""
 
     @abstractmethod
-    async def attempts(self, job_id: UUID) -> list[Attempt] | None:
-        """Return all attempts, oldest first; None for an unknown job."""
-
-    @abstractmethod
     async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
         """Return the checkpoints of each job, by step."""
-
-    # -- flows
 
     @abstractmethod
     async def edges(self, ids: Sequence[UUID], limit: int | None = None) -> list[Edges]:
         """Return the parents and children of each job, also finished ones.
 
         `limit` bounds the number of each: there may be 100,000.
-        """
-
-    @abstractmethod
-    async def flows(
-        self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
-    ) -> list[FlowStats | None]:
-        """Return the statistics of flows, of jobs of an owner and team; None without such jobs."""
-
-    @abstractmethod
-    async def newest_flows(
-        self,
-        limit: int,
-        before: UUID | None = None,
-        owner: str | None = None,
-        team: str | None = None,
-    ) -> FlowPage:
-        """Return a page of flows with ids below `before`, newest first; ids increase with time.
-
-        Reads `limit` flows, and of each the newest FLOW_RANGE jobs. A flow without jobs of the
-        owner and team among these is omitted.
         """
 
     # -- records
