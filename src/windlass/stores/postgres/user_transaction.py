@@ -25,13 +25,12 @@ from windlass.stores.postgres.connection import Connection, connect
 from windlass.stores.postgres.errors import DRIVER_ERRORS, translate
 from windlass.stores.postgres.writes import enqueue_jobs
 from windlass.stores.sql import query_file
+from windlass.stores.sql.job_columns import JOB_COLUMNS, Coding
 
 Now: TypeAlias = Callable[[], Instant | None]
 Steps: TypeAlias = Generator[tuple[str, str], list[str], list[EnqueueResult]]
 """Yields a statement with its parameter, receives the result texts, returns the results."""
 MAX_ATOMIC_BYTES = 192 * 1024 * 1024  # the server accepts at most 256 MiB of JSON
-_UUIDS = frozenset({"id", "root_id", "token", "retry_of", "retried_as", "flow_id"})
-_BYTES = frozenset({"payload", "result", "digest", "error_body"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,14 +238,14 @@ def _result(new: NewJob, item_result: dict[str, Any], found: dict[str, JobRow]) 
     return EnqueueResult(status, new, existing=found.get(item_result["job_id"]), error=error)
 
 
-def _row(columns: dict[str, Any]) -> JobRow:
-    """Convert a JSON row, in the column order of the table."""
-    return rows.job_row([_value(name, value) for name, value in columns.items()])
+def _row(values: dict[str, Any]) -> JobRow:
+    """Convert a JSON row."""
+    return rows.job_row([_value(column.coding, values[column.name]) for column in JOB_COLUMNS])
 
 
-def _value(name: str, value: Any) -> Any:
-    if value is not None and name in _UUIDS:
+def _value(coding: Coding, value: Any) -> Any:
+    if value is not None and coding is Coding.UUID:
         return UUID(value)
-    if value is not None and name in _BYTES:
+    if value is not None and coding is Coding.BYTES:
         return bytes.fromhex(value[2:])  # \x…
     return value

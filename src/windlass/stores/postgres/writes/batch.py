@@ -10,6 +10,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -26,8 +27,11 @@ from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.errors import ConcurrentChange
 from windlass.stores.postgres.queries import SQL
+from windlass.stores.sql.job_columns import index_of
 from windlass.stores.sql.row_codecs import log_insertion
 
+# The columns of `lock_lifecycles` that are no fields of `LifecycleRow`.
+_more = itemgetter(*map(index_of, ("n", "priority", "owner", "unique_key", "limit_key", "logged")))
 Edge: TypeAlias = tuple[int, UUID, int, UUID, int, bool]
 """Child number and id, parent number and id, ordinal among the parents, whether it is open."""
 
@@ -42,8 +46,9 @@ class LoadedJob:
 
     def __init__(self, record: Row) -> None:
         self.row = self.before = rows.lifecycle_row(record)
-        self.n, self.priority, self.owner, self.unique_key, self.logged = tuple(record)[39:44]
-        self.limit_key: str | None = record[49]
+        self.n, self.priority, self.owner, self.unique_key, self.limit_key, self.logged = _more(
+            record
+        )
         self.requeued = False
         self.assigned_position: int | None = None  # None: the server assigns it
 
@@ -249,7 +254,7 @@ class PostgresBatch:
         if not changed:
             return
         await self._assign_positions([loaded for loaded in changed if _requeued(loaded)])
-        for chunk in rows.chunks([_save_params(loaded) for loaded in changed], 28):
+        for chunk in rows.chunks([_save_params(loaded) for loaded in changed], rows.RESULT_INDEX):
             await self._execute(SQL.save_jobs, chunk)
         for loaded in changed:
             if loaded.before.state is State.RUNNING is not loaded.row.state and loaded.before.token:
@@ -341,15 +346,8 @@ class PostgresBatch:
 def _save_params(loaded: LoadedJob) -> Row:
     row = loaded.row
     waits, at = rows.waiting_entry(row)
-    return (
-        loaded.n,
-        *rows.save_params(row),
-        loaded.logged,
-        loaded.requeued,
-        loaded.assigned_position,
-        waits,
-        at,
-    )
+    extras = (loaded.n, loaded.logged, loaded.requeued, loaded.assigned_position, waits, at)
+    return rows.save_params(row) + extras
 
 
 def _requeued(loaded: LoadedJob) -> bool:

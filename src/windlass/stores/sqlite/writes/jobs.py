@@ -34,7 +34,7 @@ from windlass.store import AttemptRecords
 from windlass.stores.sqlite.connection import fetch_all, fetch_one, fetch_value
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.reads import load_job, with_payload
-from windlass.stores.sqlite.rows import Row
+from windlass.stores.sqlite.rows import N, Row
 from windlass.stores.sqlite.writes import gates
 from windlass.stores.sqlite.writes.batch import SqliteBatch
 from windlass.stores.sqlite.writes.enqueue_jobs import find_conflicts, insert_jobs
@@ -110,7 +110,7 @@ def apply(tx: WriteTransaction, transitions: Sequence[Transition]) -> list[Apply
         found = batch.lifecycle(transition.job_id)
         if found is not None:
             decision = decide.decide(
-                found[1], transition, now, _PastOutcome(tx.connection, found[0][0])
+                found[1], transition, now, _PastOutcome(tx.connection, found[0][N])
             )
             results[index] = _write(tx, batch, found, decision, now)
     batch.finish()
@@ -268,7 +268,7 @@ def _signal(tx: WriteTransaction, request: SignalRequest, now: Instant) -> Apply
     found = batch.lifecycle(request.job_id)
     if found is None or not _owned(tx.connection, request.job_id, request.owner):
         return MISSING
-    exists = fetch_one(tx.connection, SQL.has_step, (found[0][0], request.step)) is not None
+    exists = fetch_one(tx.connection, SQL.has_step, (found[0][N], request.step)) is not None
     result = batch.write(*found, decide.signal(found[1], request, now, exists=exists), now)
     batch.finish()
     return result
