@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from graphlib import TopologicalSorter
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -94,6 +95,16 @@ class EnqueueOptions:
 
 
 NO_OPTIONS = EnqueueOptions()
+# Options that are fields of the job as they are; `Client.prepare` converts the others.
+_COPIED = tuple(
+    name
+    for name in EnqueueOptions.__slots__
+    if name not in {"id", "queue", "priority", "run_at", "limit_key"}
+)
+_copied = attrgetter(*_COPIED)
+# Fields that a re-run copies from the row.
+_RETRIED = {item.name for item in fields(NewJob)} & {item.name for item in fields(JobRow)}
+_RETRIED -= {"id", "request_id", "digest", "expires_at", "retry_of"}
 
 
 def _simple_job(task: TaskSpec, payload: bytes, limit_key: str | None) -> NewJob:
@@ -142,24 +153,12 @@ class Client:
             queue=options.queue or settings.queue,
             payload=payload,
             priority=settings.priority if options.priority is None else options.priority,
-            delay=options.delay,
             run_at=from_datetime(options.run_at) if options.run_at else None,
-            hold=options.hold,
-            expires_in=options.expires_in,
             policy=settings.policy,
             lease=settings.lease,
-            owner=options.owner,
-            team=options.team,
-            tags=options.tags,
-            headers=options.headers,
-            request_id=options.request_id,
             digest=self.codec.digest([task.name, stored]) if keyed else None,
-            unique_key=options.unique_key,
-            debounce=options.debounce,
-            depends_on=options.depends_on,
-            on_parent=options.on_parent,
-            flow_id=options.flow_id,
             limit_key=limit_key,
+            **dict(zip(_COPIED, _copied(options), strict=True)),
         )
 
     async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
@@ -364,25 +363,9 @@ class Client:
 
 def retry_request(row: JobRow, *, resume: bool = False) -> NewJob:
     """Return a new job that re-runs a finished one, without its request id and expiry."""
-    return NewJob(
-        id=uuid7(),
-        task=row.task,
-        queue=row.queue,
-        payload=row.payload,
-        priority=row.priority,
-        policy=row.policy,
-        lease=row.lease_seconds,
-        owner=row.owner,
-        team=row.team,
-        tags=row.tags,
-        headers={**row.headers, CORRELATION_ID: row.correlation_id},
-        unique_key=row.unique_key,
-        retry_of=row.id,
-        resume=resume,
-        on_parent=row.on_parent,
-        flow_id=row.flow_id,
-        limit_key=row.limit_key,
-    )
+    values: dict[str, Any] = {name: getattr(row, name) for name in _RETRIED}
+    values["headers"] = {**row.headers, CORRELATION_ID: row.correlation_id}
+    return NewJob(id=uuid7(), lease=row.lease_seconds, retry_of=row.id, resume=resume, **values)
 
 
 def check_accepted(result: EnqueueResult) -> None:
