@@ -1,8 +1,8 @@
 """The columns of a job in SQL stores, listed once: names, codings and uses.
 
 Column lists of statements and row codecs are made from this table at import, so rows have the
-order of this table, whatever the order in the database. A new plain field of a job is one line
-here and a migration per store (docs/design/architecture.md, "A new field of a job").
+order of this table, whatever the order in the database (docs/design/architecture.md, "A new field
+of a job").
 """
 
 from __future__ import annotations

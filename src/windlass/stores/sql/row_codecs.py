@@ -71,6 +71,9 @@ def log_row(row: Sequence[Any]) -> LogRow:
     )
 
 
+LOG_BODY_INDEX = 8  # in `log_insertion`
+
+
 def log_insertion(n: int, row: LogRow) -> tuple[Any, ...]:
     data = json.dumps(dict(row.data), separators=(",", ":")) if row.data else None
     return (

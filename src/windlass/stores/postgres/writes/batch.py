@@ -28,8 +28,9 @@ from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.errors import ConcurrentChange
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.sql.job_columns import index_of
-from windlass.stores.sql.row_codecs import log_insertion
+from windlass.stores.sql.row_codecs import LOG_BODY_INDEX, log_insertion
 
+_STEP_VALUE_INDEX = 2  # in the rows of `put_steps`
 # The columns of `lock_lifecycles` that are no fields of `LifecycleRow`.
 _more = itemgetter(*map(index_of, ("n", "priority", "owner", "unique_key", "limit_key", "logged")))
 Edge: TypeAlias = tuple[int, UUID, int, UUID, int, bool]
@@ -266,10 +267,10 @@ class PostgresBatch:
         await self._execute(SQL.delete_waiting, _left_waiting(changed))
         await self._execute(SQL.insert_ended, _newly_ended(changed))
         log, self._log = self._log, []
-        for chunk in rows.chunks(log, 8):
+        for chunk in rows.chunks(log, LOG_BODY_INDEX):
             await self._execute(SQL.insert_log, chunk)
         steps, self._steps = self._steps, {}
-        for chunk in rows.chunks(list(steps.values()), 2):
+        for chunk in rows.chunks(list(steps.values()), _STEP_VALUE_INDEX):
             await self._execute(SQL.put_steps, chunk)
         ended, self._ended_parents = self._ended_parents, []
         await self._execute(SQL.close_edges_of_parents, [(n,) for n in sorted(ended)])
