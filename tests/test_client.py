@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from windlass.client import Client, accepted_row
+from windlass.client import Client, accepted_row, retry_request
 from windlass.core.clock import from_datetime
 from windlass.core.decisions.enqueue import EnqueueStatus
 from windlass.core.decisions.outcome import Failed, Succeeded
 from windlass.core.errors import ConflictError, InvalidArgumentError, NotFoundError
 from windlass.core.event import EventType, Record
 from windlass.core.ids import uuid7
+from windlass.core.job.dependency import OnParent
 from windlass.core.job.failure import ErrorKind, Failure
 from windlass.core.job.new_job import CORRELATION_ID, NewJob
 from windlass.core.job.retry_policy import Policy, fixed
-from windlass.core.job.row import JobRow
+from windlass.core.job.row import JobRow, new_row
 from windlass.core.job.state import State
 from windlass.options import EnqueueOptions, new_job
 from windlass.store import AttemptRecords
@@ -82,6 +84,37 @@ async def test_options_of_a_job_override_those_of_its_task(client: Client) -> No
     assert (job.id, job.queue, job.priority) == (ID, "fast", 0)
     assert job.run_at == from_datetime(at)
     assert (job.owner, job.team, job.tags, job.unique_key) == ("ada", "maths", ("a",), "k")
+
+
+ALL_OPTIONS: dict[str, Any] = {
+    "id": ID, "queue": "fast", "priority": 9, "delay": 2.0, "hold": True, "expires_in": 60.0,
+    "run_at": datetime(2026, 5, 1, tzinfo=UTC), "request_id": "r", "unique_key": "u",
+    "debounce": True, "owner": "ada", "team": "maths", "tags": ("a",), "headers": {"x": "y"},
+    "depends_on": (ID,), "on_parent": OnParent.RUN, "flow_id": ID, "limit_key": "l",
+}  # fmt: skip
+
+
+async def test_every_option_is_a_field_of_the_job(client: Client) -> None:
+    assert ALL_OPTIONS.keys() == set(EnqueueOptions.__slots__), "set the new option above"
+    job = prepare(client, 1, **ALL_OPTIONS)
+    expected = ALL_OPTIONS | {"run_at": from_datetime(ALL_OPTIONS["run_at"])}
+    assert {name: getattr(job, name) for name in expected} == expected
+
+
+async def test_a_retry_keeps_every_field_that_is_not_of_one_attempt() -> None:
+    new = NewJob(task="add", lease=3.0, **{**ALL_OPTIONS, "run_at": None}, policy=POLICY)
+    row = new_row(new, START, 1)
+    again = retry_request(row, resume=True)
+    own = {
+        "id", "request_id", "retry_of", "resume", "headers", "delay", "hold", "expires_in",
+        "debounce", "depends_on",
+    }  # fmt: skip
+    changed = {
+        item.name for item in fields(NewJob) if getattr(again, item.name) != getattr(new, item.name)
+    }
+    assert changed == own
+    assert again.headers == {"x": "y", CORRELATION_ID: str(ID)}
+    assert (again.retry_of, again.resume) == (ID, True)
 
 
 async def test_a_job_has_a_new_correlation_id_or_the_given_one(client: Client) -> None:

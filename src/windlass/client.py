@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from graphlib import TopologicalSorter
 from typing import Any
 from uuid import UUID
@@ -45,6 +45,11 @@ from windlass.insights.retry_parents import current_parents
 from windlass.store import ServerStore, Store
 
 BATCH = 1000  # jobs in one call
+
+
+# Fields that a re-run copies from the row.
+_RETRIED = {item.name for item in fields(NewJob)} & {item.name for item in fields(JobRow)}
+_RETRIED -= {"id", "request_id", "digest", "expires_at", "retry_of"}
 
 
 class Client:
@@ -263,25 +268,9 @@ class Client:
 
 def retry_request(row: JobRow, *, resume: bool = False) -> NewJob:
     """Return a new job that re-runs a finished one, without its request id and expiry."""
-    return NewJob(
-        id=uuid7(),
-        task=row.task,
-        queue=row.queue,
-        payload=row.payload,
-        priority=row.priority,
-        policy=row.policy,
-        lease=row.lease_seconds,
-        owner=row.owner,
-        team=row.team,
-        tags=row.tags,
-        headers={**row.headers, CORRELATION_ID: row.correlation_id},
-        unique_key=row.unique_key,
-        retry_of=row.id,
-        resume=resume,
-        on_parent=row.on_parent,
-        flow_id=row.flow_id,
-        limit_key=row.limit_key,
-    )
+    values: dict[str, Any] = {name: getattr(row, name) for name in _RETRIED}
+    values["headers"] = {**row.headers, CORRELATION_ID: row.correlation_id}
+    return NewJob(id=uuid7(), lease=row.lease_seconds, retry_of=row.id, resume=resume, **values)
 
 
 def check_accepted(result: EnqueueResult) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
@@ -69,6 +70,13 @@ class EnqueueOptions:
 
 
 NO_OPTIONS = EnqueueOptions()
+# Options that are fields of the job as they are; `new_job` converts the others.
+_COPIED = tuple(
+    name
+    for name in EnqueueOptions.__slots__
+    if name not in {"id", "queue", "priority", "run_at", "limit_key"}
+)
+_copied = attrgetter(*_COPIED)
 
 
 def new_job(
@@ -103,24 +111,12 @@ def new_job(
         queue=options.queue or settings.queue,
         payload=payload,
         priority=settings.priority if options.priority is None else options.priority,
-        delay=options.delay,
         run_at=from_datetime(options.run_at) if options.run_at else None,
-        hold=options.hold,
-        expires_in=options.expires_in,
         policy=settings.policy,
         lease=settings.lease,
-        owner=options.owner,
-        team=options.team,
-        tags=options.tags,
-        headers=options.headers,
-        request_id=options.request_id,
         digest=codec.digest([spec.name, stored]) if keyed else None,
-        unique_key=options.unique_key,
-        debounce=options.debounce,
-        depends_on=options.depends_on,
-        on_parent=options.on_parent,
-        flow_id=options.flow_id,
         limit_key=limit_key,
+        **dict(zip(_COPIED, _copied(options), strict=True)),
     )
 
 

@@ -32,11 +32,12 @@ NEVER: Instant = MAX_INSTANT
 _HOUR = 60 * MINUTE
 Ticks = Callable[[Instant], Iterator[Instant]]  # all ticks after an instant, in order
 
-# Fields that the jobs of a schedule share. All other fields belong to a single job.
-_SHARED = (
-    "task", "queue", "payload", "priority", "delay", "hold", "expires_in", "policy", "lease",
-    "owner", "team", "tags", "headers", "unique_key", "debounce", "limit_key",
-)  # fmt: skip
+# Fields that belong to a single job. The jobs of a schedule share all other fields.
+_SINGLE = {
+    "id", "run_at", "expires_at", "request_id", "digest", "retry_of", "resume", "depends_on",
+    "on_parent", "flow_id",
+}  # fmt: skip
+_SHARED = tuple(field.name for field in fields(NewJob) if field.name not in _SINGLE)
 
 
 class MissedPolicy(StrEnum):
@@ -218,7 +219,7 @@ def check_schedule(schedule: Schedule) -> None:
     single = [
         field.name
         for field in fields(default)
-        if field.name not in ("id", *_SHARED)
+        if field.name in _SINGLE - {"id"}
         and getattr(schedule.job, field.name) != getattr(default, field.name)
     ]
     if single:

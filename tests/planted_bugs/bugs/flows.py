@@ -78,7 +78,7 @@ def a_retried_parent_queues_its_child() -> None:
     ) -> ApplyResult:
         answer = write(self, found, row, made, now)
         if row.awaited and made.changes.get("state") is State.RETRYING:
-            self._ended.append((found[0], row.id, State.SUCCEEDED))
+            self._ended.append((found[rows.N], row.id, State.SUCCEEDED))
             self.update_dependents(now)
         return answer
 

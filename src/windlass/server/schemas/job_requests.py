@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
@@ -46,21 +47,16 @@ class JobOptions(RequestModel):
     headers: Mapping[str, str] = Field(default_factory=dict)
 
     def options(self, caller: Caller) -> dict[str, Any]:
-        return {
-            "queue": self.queue,
-            "priority": self.priority,
+        """Return its fields that are options of an enqueue, as far as the caller may set them."""
+        names = type(self).model_fields.keys() & EnqueueOptions.__slots__
+        values = {name: getattr(self, name) for name in names}
+        return values | {
             "delay": parse_duration("delay", self.delay),
-            "hold": self.hold,
             "expires_in": None
             if self.expires_in is None
             else parse_duration("expiresIn", self.expires_in),
-            "unique_key": self.unique_key,
-            "debounce": self.debounce,
-            "limit_key": self.limit_key,
             "owner": _scoped("owner", self.owner, caller.owner) or "",
             "team": _scoped("team", self.team, caller.team),
-            "tags": self.tags,
-            "headers": self.headers,
         }
 
     def prepare(self, app: ServedApp, options: EnqueueOptions) -> NewJob:
@@ -94,15 +90,8 @@ class EnqueueRequest(JobOptions):
             )
         if self.run_at is not None and self.run_at.tzinfo is None:
             raise invalid_field("runAt", "needs a time zone: 2026-01-31T12:00:00Z")
-        options = EnqueueOptions(
-            **self.options(caller),
-            id=self.id,
-            run_at=self.run_at,
-            request_id=self.request_id if key is None else key,
-            depends_on=self.depends_on,
-            on_parent=self.on_parent,
-        )
-        return self.prepare(app, options)
+        options = EnqueueOptions(**self.options(caller))
+        return self.prepare(app, options if key is None else replace(options, request_id=key))
 
 
 class EnqueueBatchRequest(RequestModel):

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from windlass.core.job.dependency import OnParent
+from windlass.stores.postgres import rows
 from windlass.stores.sql import query_file
+from windlass.stores.sql.job_columns import (
+    JOB_COLUMNS,
+    LIFECYCLE_COLUMNS,
+    OPTIONAL_COLUMNS,
+    REQUEST_COLUMNS,
+    SAVED_COLUMNS,
+    Coding,
+    Column,
+    column_list,
+    names,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,4 +109,63 @@ class PostgresQueries:
     flow_range: str
 
 
-SQL = query_file.load("windlass.stores.postgres", PostgresQueries)
+# Columns that `claim` returns of a job without history. A request that sets another one has a full
+# row.
+_CLAIMED = {"limit_key"}
+_TYPES = {
+    Coding.BIGINT: "bigint", Coding.INTEGER: "integer", Coding.SMALLINT: "smallint",
+    Coding.SECONDS: "bigint", Coding.BYTES: "bytea", Coding.UUID: "uuid",
+    Coding.BOOLEAN: "boolean",
+}  # fmt: skip
+
+
+def _types(columns: Sequence[Column]) -> dict[str, str]:
+    return {column.name: _TYPES.get(column.coding, "text") for column in columns}
+
+
+def _arrays(types: Mapping[str, str], first: int) -> dict[str, str]:
+    """Return array parameters, numbered from `first`, by name."""
+    return {
+        name: f"${number}::{type_}[]" for number, (name, type_) in enumerate(types.items(), first)
+    }
+
+
+def _new_value(column: Column) -> str:
+    """Return the expression of a column of a new job in `insert_jobs`."""
+    name = column.name
+    if name in rows.SHARED:
+        return f"coalesce(given.{name}, ({_INSERT_ARRAYS[name]})[1]) AS {name}"
+    if column.coding is Coding.TEXTS:
+        return f"given.{name}::text[] AS {name}"
+    if column.coding is Coding.ON_PARENT:
+        return f"coalesce(given.{name}, '{OnParent.CANCEL}') AS {name}"
+    return f"given.{name}"
+
+
+_INSERT_ARRAYS = _arrays({**_types(REQUEST_COLUMNS), **rows.INSERT_EXTRAS}, 3)
+_SAVE_ARRAYS = _arrays({**_types(SAVED_COLUMNS), **rows.SAVE_EXTRAS}, 1)
+PLACEHOLDERS = {
+    "columns": column_list(JOB_COLUMNS),
+    "job.columns": column_list(JOB_COLUMNS, "job"),
+    "columns_without_payload": column_list(
+        JOB_COLUMNS, instead={"payload": "''::bytea", "result": "NULL::bytea"}
+    ),
+    "lifecycle_columns": column_list(LIFECYCLE_COLUMNS, instead={"result": "NULL::bytea"}),
+    "request_columns": column_list(REQUEST_COLUMNS),
+    "insert_arrays": ", ".join(_INSERT_ARRAYS.values()),
+    "insert_names": ", ".join(_INSERT_ARRAYS),
+    **{f"{name}[]": array for name, array in _INSERT_ARRAYS.items()},
+    "new_values": ", ".join(map(_new_value, REQUEST_COLUMNS)),
+    "uniform_columns": ", ".join(rows.UNIFORM),
+    "uniform_values": ", ".join(f"${number}" for number, _ in enumerate(rows.UNIFORM, 4)),
+    "unclaimed_columns": column_list(
+        [column for column in OPTIONAL_COLUMNS if column.name not in _CLAIMED], "job"
+    ),
+    "save_arrays": ", ".join(_SAVE_ARRAYS.values()),
+    "save_names": ", ".join(_SAVE_ARRAYS),
+    "assignments": ", ".join(
+        f"{name} = new.{name}" for name in names(SAVED_COLUMNS) if name != "position"
+    ),
+}
+
+SQL = query_file.load("windlass.stores.postgres", PostgresQueries, placeholders=PLACEHOLDERS)

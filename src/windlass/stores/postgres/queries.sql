@@ -2,6 +2,9 @@
 -- of it later, when it is large. So each statement allows only one plan. It reads a growing table
 -- by a key, or in the order of an index up to a limit. A read by key is inside a LATERAL with a
 -- LIMIT, or has the form `key = ANY (ARRAY[value])`. The planner cannot reorder these like a join.
+--
+-- Placeholders are made in queries.py from the table in `stores/sql/job_columns.py`: column lists
+-- such as `{columns}`, and array parameters: `{queue[]}` has the values of `queue` of new jobs.
 
 -- name: insert_jobs
 -- Inserts the jobs of an enqueue in one statement: rows, queue positions, and waiting rows. The
@@ -9,38 +12,22 @@
 -- value in all jobs has one element (see `rows.insert_columns`). A job whose id or request id
 -- exists is skipped and missing in the result. With limit keys the id is looked up before, because
 -- a skipped job must not take a position. No id occurs twice. Numbers follow the order of the call.
--- If a job has a gate, the caller must admit jobs afterwards and set $28; otherwise nothing is
+-- If a job has a gate, the caller must admit jobs afterwards and set $2; otherwise nothing is
 -- stored.
 WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
 new AS MATERIALIZED (
     SELECT nextval('windlass_serial') AS n, clock.now,
-        coalesce(given.run_at, clock.now + coalesce(given.delay, ($20::bigint[])[1])) AS due,
+        coalesce(given.run_at, clock.now + coalesce(given.delay, ({delay[]})[1])) AS due,
         coalesce(given.expires_at, clock.now + given.expires_in) AS expires,
-        given.id, given.payload, given.policy, given.lease, given.team, given.tags, given.headers,
-        given.digest, given.request_id, given.unique_key, given.retry_of, given.root_id,
-        given.last_step, given.waiting_for, given.on_parent, given.flow_id, given.limit_key,
-        coalesce(given.queue, ($3::text[])[1]) AS queue,
-        coalesce(given.task, ($4::text[])[1]) AS task,
-        coalesce(given.priority, ($6::integer[])[1]) AS priority,
-        coalesce(given.owner, ($9::text[])[1]) AS owner,
-        coalesce(given.hold, ($19::boolean[])[1]) AS hold
-    FROM clock, unnest(
-        $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::integer[], $7::text[], $8::bigint[],
-        $9::text[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::text[], $15::text[],
-        $16::uuid[], $17::uuid[], $18::text[], $19::boolean[], $20::bigint[], $21::bigint[],
-        $22::bigint[], $23::bigint[], $24::bigint[], $25::text[], $26::uuid[], $27::text[]
-    ) AS given (
-        id, queue, task, payload, priority, policy, lease, owner, team, tags, headers, digest,
-        request_id, unique_key, retry_of, root_id, last_step, hold, delay, run_at, expires_in,
-        expires_at, waiting_for, on_parent, flow_id, limit_key
-    )
+        given.root_id, given.last_step, given.waiting_for, {new_values}
+    FROM clock, unnest({insert_arrays}) AS given ({insert_names})
 ),
 limits AS MATERIALIZED (
     SELECT array_agg(record.key) AS names FROM (
         SELECT DISTINCT concat(prefix, name) AS name FROM (
-            SELECT 'queue:' AS prefix, name FROM unnest($3::text[]) AS name
+            SELECT 'queue:' AS prefix, name FROM unnest({queue[]}) AS name
             UNION ALL
-            SELECT unnest(ARRAY['key:', 'task:']), name FROM unnest($4::text[]) AS name
+            SELECT unnest(ARRAY['key:', 'task:']), name FROM unnest({task[]}) AS name
         ) AS given
     ) AS limit_name, LATERAL (
         SELECT key FROM windlass_record AS record
@@ -51,7 +38,7 @@ gated AS MATERIALIZED (
     SELECT scheduled.*, CASE WHEN NOT delayed THEN gates[1] END AS gate,
         CASE WHEN NOT delayed AND gates IS NULL THEN queue END AS target_queue
     FROM (
-        SELECT new.*, hold OR due > now OR waiting_for IS NOT NULL AS delayed,
+        SELECT new.*, held OR due > now OR waiting_for IS NOT NULL AS delayed,
             CASE WHEN limits.names IS NOT NULL THEN nullif(array_remove(ARRAY[
                 CASE WHEN 'key:' || task = ANY (limits.names)
                     THEN 'key:' || task || chr(31) || limit_key END,
@@ -60,7 +47,7 @@ gated AS MATERIALIZED (
             ], NULL), '{}') END AS gates
         FROM new, limits
     ) AS scheduled
-    WHERE cardinality($27::text[]) = 0
+    WHERE cardinality({limit_key[]}) = 0
         OR (SELECT n FROM windlass_job AS old WHERE old.id = scheduled.id LIMIT 1) IS NULL
 ),
 -- The first position of each queue or gate that a job with a limit key enters. `first_unkeyed` is
@@ -128,22 +115,18 @@ positioned AS (
 ),
 job AS (
     INSERT INTO windlass_job (
-        id, queue, task, created_at, expires_at, state, trigger, held, position, due_at, queued_at,
-        updated_at, seq, queued_seq, last_step, n, payload, priority, policy, lease, owner, team,
-        tags, headers, request_id, digest, unique_key, retry_of, root_id, waiting_for, on_parent,
-        flow_id, limit_key, gates, gate
+        {request_columns}, created_at, expires_at, state, trigger, position, due_at, queued_at,
+        updated_at, seq, queued_seq, last_step, n, root_id, waiting_for, gates, gate
     )
     SELECT
-        id, queue, task, now, expires,
-        CASE WHEN target_queue IS NULL THEN 'created' ELSE 'queued' END, 'enqueue', hold,
+        {request_columns}, now, expires,
+        CASE WHEN target_queue IS NULL THEN 'created' ELSE 'queued' END, 'enqueue',
         position, CASE WHEN due > now THEN due END,
         CASE WHEN target_queue IS NOT NULL THEN now END, now,
         CASE WHEN target_queue IS NULL THEN 1 ELSE 2 END,
         CASE WHEN target_queue IS NULL THEN 0 ELSE 2 END,
-        last_step, n, payload, priority, policy, lease, owner, team, tags::text[], headers,
-        request_id, digest, unique_key, retry_of, root_id, coalesce(waiting_for, 0),
-        coalesce(on_parent, 'cancel'), flow_id, limit_key, gates, gate
-    FROM positioned WHERE $28 OR NOT EXISTS (SELECT FROM gated WHERE gates IS NOT NULL)
+        last_step, n, root_id, coalesce(waiting_for, 0), gates, gate
+    FROM positioned WHERE $2 OR NOT EXISTS (SELECT FROM gated WHERE gates IS NOT NULL)
     ORDER BY n
     ON CONFLICT DO NOTHING
     RETURNING id, n, queue, priority, state, held, position, queued_at, due_at, expires_at,
@@ -169,7 +152,7 @@ waiting AS (
 SELECT job.id, job.n, clock.now, job.position, job.gates FROM job, clock
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, gates FROM (
-    SELECT gates FROM gated WHERE NOT $28 AND gates IS NOT NULL LIMIT 1
+    SELECT gates FROM gated WHERE NOT $2 AND gates IS NOT NULL LIMIT 1
 ) AS refused
 
 -- name: insert_uniform
@@ -178,12 +161,12 @@ SELECT NULL, NULL, NULL, NULL, gates FROM (
 -- batch. Returns the numbers in the order of the call. If a limit applies, stores nothing.
 WITH job AS (
     INSERT INTO windlass_job (
-        id, queue, task, created_at, state, trigger, position, queued_at, updated_at, seq,
-        queued_seq, n, payload, priority, policy, lease, owner, team, tags, headers
+        id, payload, n, created_at, state, trigger, position, queued_at, updated_at, seq,
+        queued_seq, {uniform_columns}
     )
     SELECT
-        id, $4, $5, now, 'queued', 'enqueue', n, now, now, 2, 2, n, payload, $6, $7, $8, $9, $10,
-        $11, $12
+        id, payload, n, now, 'queued', 'enqueue', n, now, now, 2,
+        2, {uniform_values}
     FROM (
         SELECT nextval('windlass_serial') AS n, clock.now, given.id, given.payload
         FROM windlass_now($1) AS clock (now), unnest($2::uuid[], $3::bytea[]) AS given (id, payload)
@@ -219,12 +202,11 @@ SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS requested (key)
 SELECT windlass_now($1)
 
 -- name: get_jobs
--- The star, here and below, is safe: migrations only append columns, and rows are read by position.
-SELECT * FROM windlass_job WHERE id = ANY ($1::uuid[])
+SELECT {columns} FROM windlass_job WHERE id = ANY ($1::uuid[])
 
 -- name: jobs_by_request
 SELECT job.* FROM unnest($1::text[], $2::text[]) AS requested (owner, request_id), LATERAL (
-    SELECT * FROM windlass_job AS job
+    SELECT {columns} FROM windlass_job AS job
     WHERE job.owner = requested.owner AND job.request_id = requested.request_id
         AND job.request_id IS NOT NULL
     LIMIT 1
@@ -238,10 +220,10 @@ LATERAL (
         AND key.unique_key = requested.unique_key
     LIMIT 1
 ) AS key,
-LATERAL (SELECT * FROM windlass_job AS job WHERE job.n = key.n LIMIT 1) AS job
+LATERAL (SELECT {columns} FROM windlass_job AS job WHERE job.n = key.n LIMIT 1) AS job
 
 -- name: active_of_lineage
-SELECT * FROM windlass_job
+SELECT {columns} FROM windlass_job
 WHERE root_id = ANY ($1::uuid[]) AND root_id IS NOT NULL
     AND state IN ('created', 'queued', 'running', 'retrying')
 
@@ -261,7 +243,7 @@ SELECT $1::bigint, step, value, attempt, at FROM windlass_step WHERE n = $2::big
 -- running, the repeat waits at the key of the lease row. It then finds another version of the row
 -- than in its snapshot, fails, and is retried.
 --
--- A job without history and special options is returned in a few columns instead of 64 (see
+-- A job without history and special options is returned in a few columns instead of all (see
 -- `rows.claimed`). Its only events are created, queued and started. Its position is its number,
 -- unless it has a limit key or a gate. Starts are recorded for gates with a rate; no gate is
 -- locked.
@@ -318,11 +300,10 @@ job AS (
         job.payload, job.priority, job.gates, job.limit_key,
         CASE WHEN job.position <> job.n THEN job.position END AS position,
         CASE WHEN job.queued_at <> job.created_at THEN job.queued_at END AS queued_at,
-        CASE WHEN job.seq <> 3 OR job.owner <> '' OR job.on_parent <> 'cancel' OR num_nonnulls(
-            job.expires_at, job.policy, job.lease, job.team, job.tags, job.headers, job.request_id,
-            job.digest, job.unique_key, job.retry_of, job.root_id, job.flow_id
-        ) > 0 OR job.position <> job.n AND num_nonnulls(job.limit_key, job.gates) = 0
-        THEN ROW (job.*) END AS full_row, taken.waiting_state
+        CASE WHEN job.seq <> 3 OR job.owner <> '' OR job.on_parent <> 'cancel'
+            OR num_nonnulls(job.expires_at, job.root_id, {unclaimed_columns}) > 0
+            OR job.position <> job.n AND num_nonnulls(job.limit_key, job.gates) = 0
+        THEN ROW ({job.columns}) END AS full_row, taken.waiting_state
 ),
 lease AS (
     INSERT INTO windlass_lease AS lease (token, active, jobs)
@@ -370,7 +351,7 @@ SELECT id, n, queue, task, created_at, started_at, lease_until, payload, priorit
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, ROW (job.*),
     NULL, NULL, NULL, NULL FROM repeated,
-    LATERAL (SELECT * FROM windlass_job AS job WHERE job.n = repeated.n LIMIT 1) AS job
+    LATERAL (SELECT {columns} FROM windlass_job AS job WHERE job.n = repeated.n LIMIT 1) AS job
 
 -- name: claimable
 -- Whether a claim that returned nothing could find a job now. Its snapshot may be older: other
@@ -522,12 +503,7 @@ FROM clock, ended
 -- Locks jobs and reads the columns that decisions need. Takes the locks in the order of the call,
 -- which is sorted by id. Skips rows that another transaction has locked: it may stay open for long.
 SELECT job.* FROM unnest($1::uuid[]) AS requested (id), LATERAL (SELECT
-    id, queue, task, created_at, expires_at, state, trigger, held, waiting_for, position, due_at,
-    attempt, fence, token, worker, lease_until, queued_at, started_at, first_started_at, ended_at,
-    updated_at, seq, queued_seq, started_seq, last_record, percent, stage, phase, base_percent,
-    base_stage, base_phase, retry_count, crash_count, cancel_at, cancel_by, cancel_reason, error,
-    error_body, last_step, n, priority, owner, unique_key, logged, on_parent, awaited, signals,
-    gates, gate, limit_key
+    {lifecycle_columns}
 FROM windlass_job AS job WHERE job.id = requested.id LIMIT 1 FOR UPDATE SKIP LOCKED) AS job
 
 -- name: lock_jobs_briefly
@@ -553,38 +529,14 @@ SELECT id FROM windlass_job WHERE id = ANY ($1::uuid[])
 -- Saves what decisions changed, with the rows that depend on it: queue, gate queue and waiting
 -- rows. Assigns positions in the order of the call, unless `fair_position` is given.
 WITH new AS MATERIALIZED (
-    SELECT * FROM unnest(
-        $1::bigint[], $2::text[], $3::text[], $4::boolean[], $5::bigint[], $6::bigint[],
-        $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],
-        $13::bigint[], $14::bigint[], $15::bigint[], $16::smallint[], $17::text[], $18::text[],
-        $19::smallint[], $20::text[], $21::text[], $22::bigint[], $23::bigint[], $24::bigint[],
-        $25::text[], $26::text[], $27::text[], $28::bytea[], $29::bytea[], $30::text[],
-        $31::bigint[], $32::bigint[], $33::text[], $34::boolean[], $35::boolean[], $36::bigint[],
-        $37::boolean[], $38::bigint[]
-    ) AS new (
-        n, state, trigger, held, position, due_at, lease_until, queued_at, started_at, ended_at,
-        updated_at, seq, queued_seq, started_seq, last_record, percent, stage, phase, base_percent,
-        base_stage, base_phase, retry_count, crash_count, cancel_at, cancel_by, cancel_reason,
-        error, error_body, result, last_step, waiting_for, signals, gate, logged, requeued,
-        fair_position, waits, at
-    )
+    SELECT * FROM unnest({save_arrays}) AS new ({save_names})
 ),
 job AS (
     UPDATE windlass_job AS job SET
-        state = new.state, trigger = new.trigger, held = new.held,
+        {assignments}, logged = new.logged,
         position = CASE WHEN NOT new.requeued THEN new.position
             WHEN new.fair_position IS NULL THEN nextval('windlass_serial')
-            ELSE new.fair_position END,
-        due_at = new.due_at, lease_until = new.lease_until, queued_at = new.queued_at,
-        started_at = new.started_at, ended_at = new.ended_at, updated_at = new.updated_at,
-        seq = new.seq, queued_seq = new.queued_seq, started_seq = new.started_seq,
-        last_record = new.last_record,
-        percent = new.percent, stage = new.stage, phase = new.phase,
-        base_percent = new.base_percent, base_stage = new.base_stage, base_phase = new.base_phase,
-        retry_count = new.retry_count, crash_count = new.crash_count, cancel_at = new.cancel_at,
-        cancel_by = new.cancel_by, cancel_reason = new.cancel_reason, error = new.error,
-        error_body = new.error_body, result = new.result, last_step = new.last_step,
-        waiting_for = new.waiting_for, signals = new.signals, gate = new.gate, logged = new.logged
+            ELSE new.fair_position END
     FROM new WHERE job.n = ANY (ARRAY[new.n])
     RETURNING job.n, job.id, job.queue, job.priority, job.position, job.queued_at, job.state,
         job.gate, job.limit_key, new.requeued, new.waits, new.at,
@@ -953,7 +905,7 @@ waiting AS MATERIALIZED (SELECT at, n FROM ready ORDER BY at, n LIMIT $2)
 SELECT job.* FROM (
     SELECT 1 AS rank, at, n FROM expired UNION ALL SELECT 2, at, n FROM waiting
 ) AS found,
-    LATERAL (SELECT * FROM windlass_job AS job WHERE job.n = found.n LIMIT 1) AS job
+    LATERAL (SELECT {columns} FROM windlass_job AS job WHERE job.n = found.n LIMIT 1) AS job
 ORDER BY found.rank, found.at, found.n
 
 -- name: try_lock_prune
@@ -1011,7 +963,7 @@ SELECT count(*) FROM (SELECT DISTINCT minute, queue, task, outcome FROM removed)
 -- name: events
 -- One statement, so that the row and its log have the same snapshot. The first log rows of both
 -- kinds: `event_log.page` stops at the first gap in the numbers.
-SELECT job.*, ARRAY(
+SELECT {columns}, ARRAY(
     SELECT ROW(seq, at, type, attempt, fence, record_n, data, body) FROM windlass_log AS log
     WHERE log.n = job.n AND seq > $2 AND type <> 'attempt' ORDER BY seq LIMIT $3
 ), ARRAY(
@@ -1021,7 +973,7 @@ SELECT job.*, ARRAY(
 FROM windlass_job AS job WHERE id = $1
 
 -- name: attempts
-SELECT job.*, ARRAY(
+SELECT {columns}, ARRAY(
     SELECT ROW(seq, at, type, attempt, fence, record_n, data, body) FROM windlass_log AS log
     WHERE log.n = job.n AND type = 'attempt' ORDER BY fence
 )
@@ -1072,18 +1024,11 @@ ORDER BY n DESC
 LIMIT $18
 
 -- name: jobs_by_serial
-SELECT * FROM windlass_job WHERE n = ANY ($1::bigint[])
+SELECT {columns} FROM windlass_job WHERE n = ANY ($1::bigint[])
 
 -- name: jobs_by_serial_without_payload
--- In the column order of the table, without payload and result, which lists do not show.
-SELECT id, n, owner, request_id, root_id, flow_id, limit_key, gates, gate, queue, task, created_at,
-    expires_at, state, trigger, held, waiting_for, position, due_at, attempt, fence, token, worker,
-    lease_until, queued_at, started_at, first_started_at, ended_at, updated_at, seq, queued_seq,
-    started_seq, last_record, percent, stage, phase, base_percent, base_stage, base_phase,
-    retry_count, crash_count, cancel_at, cancel_by, cancel_reason, error, error_body, NULL::bytea,
-    last_step, ''::bytea, priority, policy, lease, team, tags, headers, digest, unique_key,
-    retry_of, retried_as, log_floor, logged, on_parent, awaited, signals
-FROM windlass_job WHERE n = ANY ($1::bigint[])
+-- Without payload and result, which lists do not show.
+SELECT {columns_without_payload} FROM windlass_job WHERE n = ANY ($1::bigint[])
 
 -- name: failures
 -- Newest first, without the payload, which may be large.

@@ -1,36 +1,68 @@
-"""Conversion between rows of `windlass_job` and core values. Rows are read by position."""
+"""Codec between rows of `windlass_job` and core values, compiled from the table of columns."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant
 from windlass.core.job.dependency import OnParent
-from windlass.core.job.failure import Failure
 from windlass.core.job.lease import Claim
-from windlass.core.job.new_job import DEFAULT_POLICY, NewJob
-from windlass.core.job.retry_policy import Policy
+from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow, LifecycleRow
 from windlass.core.job.state import FINAL, State, Trigger
 from windlass.stores.postgres.connection import Row
+from windlass.stores.sql.job_columns import (
+    JOB_COLUMNS,
+    LIFECYCLE_COLUMNS,
+    REQUEST_COLUMNS,
+    SAVED_COLUMNS,
+    Coding,
+    Column,
+    names,
+)
+from windlass.stores.sql.row_codecs import (
+    CODING_NAMES,
+    DECODED_CODINGS,
+    ENCODED_CODINGS,
+    NO_HEADERS,
+)
+from windlass.stores.sql.row_compiler import Expressions, compile_decoder, compile_encoder
 
 MAX_ROWS = 10_000
 MAX_BYTES = 64 * 1024 * 1024
-PAYLOAD_INDEX = 3  # in `insert_params`
-_SHARED_COLUMNS = (1, 2, 4, 7, 17, 18)  # queue, task, priority, owner, hold, delay
-_STATES = {state.value: state for state in State}
-_TRIGGERS = {trigger.value: trigger for trigger in Trigger}
-_POLICIES = {policy.value: policy for policy in OnParent}
-_DEFAULT_POLICY_TEXT = DEFAULT_POLICY.encode()
-_NO_HEADERS: Mapping[str, str] = {}
+# Arrays of `insert_jobs` after those of the request: values for a new job that no caller sets, or
+# that are no columns.
+INSERT_EXTRAS = {
+    "root_id": "uuid", "last_step": "text", "delay": "bigint", "run_at": "bigint",
+    "expires_in": "bigint", "expires_at": "bigint", "waiting_for": "bigint",
+}  # fmt: skip
+# Arrays of `save_jobs` after those of the saved columns.
+SAVE_EXTRAS = {
+    "n": "bigint", "logged": "boolean", "requeued": "boolean", "fair_position": "bigint",
+    "waits": "boolean", "at": "bigint",
+}  # fmt: skip
+_INSERTED = (*names(REQUEST_COLUMNS), *INSERT_EXTRAS)
+ID_INDEX = _INSERTED.index("id")
+PAYLOAD_INDEX = _INSERTED.index("payload")  # in `insert_params`
+RESULT_INDEX = names(SAVED_COLUMNS).index("result")  # in `save_params`
+# Columns whose values are usually equal in all jobs of an enqueue, and never NULL.
+SHARED = ("queue", "task", "priority", "owner", "held", "delay")
+_SHARED_INDEXES = tuple(map(_INSERTED.index, SHARED))
+# Columns that `insert_uniform` stores, in its order; other fields of its jobs have the default.
+UNIFORM = (
+    "queue", "task", "priority", "policy", "lease", "owner", "team", "tags", "headers",
+)  # fmt: skip
+# Fields that differ between uniform jobs, or that only jobs with keys or parents set.
+_OWN_FIELDS = {
+    "id", "payload", "request_id", "unique_key", "debounce", "retry_of", "resume", "depends_on",
+}  # fmt: skip
+_SHARED_FIELDS = [item.name for item in fields(NewJob) if item.name not in _OWN_FIELDS]
 # Called with positional arguments, in field order: keyword arguments cost 2 µs more per row.
 _job: Callable[..., JobRow] = JobRow
-_lifecycle_row: Callable[..., LifecycleRow] = LifecycleRow
 
 
 def columns(rows: Iterable[Row]) -> list[Sequence[Any]]:
@@ -50,7 +82,7 @@ def insert_columns(rows: Sequence[Row]) -> list[Sequence[Any]]:
     Encoding arrays costs more than everything else.
     """
     arrays = columns(rows)
-    for index in _SHARED_COLUMNS:
+    for index in _SHARED_INDEXES:
         column = arrays[index]
         if column.count(column[0]) == len(column):
             arrays[index] = column[:1]
@@ -97,44 +129,12 @@ def shared_params(jobs: Sequence[NewJob]) -> Row | None:
 
     Uniform jobs are claimable immediately and differ only in their arguments.
     """
-    first = jobs[0]
-    if (
-        first.hold
-        or first.delay
-        or first.run_at is not None
-        or first.expires_in is not None
-        or first.expires_at is not None
-        or first.digest is not None
-        or first.flow_id is not None
-        or first.limit_key is not None
-        or first.on_parent is not OnParent.CANCEL
-    ):
+    if _unusual_fields(jobs[0]) != _USUAL:
         return None
-    shared = _shared_fields(first)
+    shared = _shared_fields(jobs[0])
     if any(_shared_fields(new) != shared for new in jobs):
         return None
-    params = _request_params(first)
-    return (*params[:-2], list(first.tags) or None, params[-1])
-
-
-_shared_fields = attrgetter(
-    "queue", "task", "priority", "policy", "lease", "owner", "team", "tags", "headers",
-    "hold", "delay", "run_at", "expires_in", "expires_at", "digest", "on_parent", "flow_id",
-    "limit_key",
-)  # fmt: skip
-
-
-def _request_params(new: NewJob) -> Row:
-    """Return the columns from queue to headers, without those that differ per job."""
-    policy = new.policy
-    return (
-        new.queue, new.task, new.priority,
-        None if policy is DEFAULT_POLICY else _policy_text(policy),
-        None if new.lease is None else round(new.lease * SECOND),
-        new.owner, new.team,
-        _array(new.tags) if new.tags else None,
-        json.dumps(dict(new.headers)) if new.headers else None,
-    )  # fmt: skip
+    return _uniform(jobs[0])
 
 
 def insert_params(
@@ -144,14 +144,11 @@ def insert_params(
     waiting_for: int = 0,
 ) -> Row:
     """Return the parameters of `insert_jobs` for one job."""
-    queue, task, *rest = _request_params(new)
-    return (
-        new.id, queue, task, new.payload, *rest, new.digest, new.request_id, new.unique_key,
-        new.retry_of, root_id, last_step, new.hold,
-        round(new.delay * SECOND) if new.delay else 0,
-        new.run_at, _microseconds(new.expires_in), new.expires_at, waiting_for or None,
-        None if new.on_parent is OnParent.CANCEL else new.on_parent, new.flow_id, new.limit_key,
+    values = (
+        root_id, last_step, round(new.delay * SECOND) if new.delay else 0, new.run_at,
+        _microseconds(new.expires_in), new.expires_at, waiting_for or None,
     )  # fmt: skip
+    return _request(new) + values
 
 
 def _array(texts: Sequence[str]) -> str:
@@ -160,38 +157,35 @@ def _array(texts: Sequence[str]) -> str:
     return "{" + ",".join(f'"{text}"' for text in escaped) + "}"
 
 
-@lru_cache(maxsize=256)
-def _policy_text(policy: Policy) -> str | None:
-    text = policy.encode()
-    return None if text == _DEFAULT_POLICY_TEXT else text
-
-
-@lru_cache(maxsize=256)
-def _policy(text: str) -> Policy:
-    return Policy.decode(text)
-
-
-def job_row(record: Row) -> JobRow:
-    """Convert a full row; further columns are ignored."""
-    r = tuple(record)
-    job_id, n, owner, request_id, root_id, flow_id, limit_key, gates, gate = r[:9]
-    return _job(
-        job_id, *r[9:13],  # from queue to expires_at
-        _STATES[r[13]], _TRIGGERS[r[14]],
-        *r[15:44],  # from held to cancel_reason
-        None if r[44] is None else Failure.decode(r[44], r[45]),
-        r[46], r[47],  # result, last_step
-        _POLICIES[r[61]], r[62], r[63],  # on_parent, awaited, signals
-        () if gates is None else tuple(gates), gate,
-        n, r[48], r[49],  # serial, payload, priority
-        DEFAULT_POLICY if r[50] is None else _policy(r[50]),
-        None if r[51] is None else r[51] / SECOND,
-        owner, r[52],
-        () if r[53] is None else tuple(r[53]),
-        _NO_HEADERS if r[54] is None else json.loads(r[54]),
-        request_id, r[55], r[56], r[57], r[58],  # digest, unique_key, retry_of, retried_as
-        root_id, r[59], flow_id, limit_key,  # log_floor
-    )  # fmt: skip
+_decoded = Expressions(
+    by_coding={**DECODED_CODINGS, Coding.TEXTS: "() if {0} is None else tuple({0})"},
+    by_column={},
+    names=CODING_NAMES,
+)
+_encoded = Expressions(
+    by_coding={**ENCODED_CODINGS, Coding.TEXTS: "array({0}) if {0} else None"},
+    by_column={
+        "error_body": "None if {0} is None else {0}.body",
+        "on_parent": "None if {0} is usual_on_parent else {0}",
+    },
+    names={**CODING_NAMES, "array": _array, "usual_on_parent": OnParent.CANCEL},
+)
+_request_field: Callable[[Column], str] = attrgetter("request_field")
+# Decodes a row of `{columns}`; ignores further columns.
+job_row = compile_decoder(JobRow, JOB_COLUMNS, _decoded, is_tuple=False)
+# Decodes a row of `lock_lifecycles`. It has no result: only finished jobs have one.
+lifecycle_row = compile_decoder(LifecycleRow, LIFECYCLE_COLUMNS, _decoded, is_tuple=False)
+# Encodes the changeable fields of a `LifecycleRow`: the first parameters of `save_jobs`.
+save_params = compile_encoder(SAVED_COLUMNS, _encoded, attrgetter("row_field"))
+_request = compile_encoder(REQUEST_COLUMNS, _encoded, _request_field)
+_uniform = compile_encoder(
+    [column for name in UNIFORM for column in REQUEST_COLUMNS if column.name == name],
+    replace(_encoded, by_coding={**_encoded.by_coding, Coding.TEXTS: "list({0}) or None"}),
+    _request_field,
+)
+_shared_fields = attrgetter(*_SHARED_FIELDS)
+_unusual_fields = attrgetter(*(name for name in _SHARED_FIELDS if name not in UNIFORM))
+_USUAL = _unusual_fields(NewJob(id=UUID(int=0), task=""))
 
 
 def claimed(record: Row, request: Claim) -> JobRow:
@@ -208,35 +202,8 @@ def claimed(record: Row, request: Claim) -> JobRow:
         1, 1, request.token, request.worker, lease_until,  # attempt, fence
         queued_at or created_at, started_at, started_at, None, started_at,  # to updated_at
         3, 2, 3,  # seq, queued_seq, started_seq
-        serial=n, payload=payload, priority=priority, headers=_NO_HEADERS,
+        serial=n, payload=payload, priority=priority, headers=NO_HEADERS,
         gates=() if gates is None else tuple(gates), limit_key=limit_key,
-    )  # fmt: skip
-
-
-def lifecycle_row(record: Row) -> LifecycleRow:
-    """Convert a row of `lock_lifecycles`. It has no result: only finished jobs have one."""
-    r = tuple(record)
-    return _lifecycle_row(
-        *r[:5],
-        _STATES[r[5]], _TRIGGERS[r[6]],
-        *r[7:36],
-        None if r[36] is None else Failure.decode(r[36], r[37]),
-        None, r[38], _POLICIES[r[44]], r[45], r[46],
-        () if r[47] is None else tuple(r[47]), r[48],
-    )  # fmt: skip
-
-
-def save_params(s: LifecycleRow) -> tuple[Any, ...]:
-    """Return the parameters of `save_jobs`, from state to gate."""
-    error = s.error
-    return (
-        s.state, s.trigger, s.held, s.position, s.due_at, s.lease_until, s.queued_at, s.started_at,
-        s.ended_at, s.updated_at, s.seq, s.queued_seq, s.started_seq, s.last_record, s.percent,
-        s.stage, s.phase, s.base_percent, s.base_stage, s.base_phase, s.retry_count,
-        s.crash_count, s.cancel_at, s.cancel_by, s.cancel_reason,
-        None if error is None else error.encode(),
-        None if error is None else error.body,
-        s.result, s.last_step, s.waiting_for, s.signals, s.gate,
     )  # fmt: skip
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from base64 import b64encode
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -15,8 +15,8 @@ from windlass.core.clock import Instant
 from windlass.core.decisions.enqueue import EnqueueResult, EnqueueStatus
 from windlass.core.decisions.transition import Transition
 from windlass.core.errors import ConflictError, InvalidArgumentError, RequestError
-from windlass.core.job.dependency import OnParent
-from windlass.core.job.new_job import DEFAULT_POLICY, NewJob
+from windlass.core.job.new_job import NewJob
+from windlass.core.job.retry_policy import Policy
 from windlass.core.job.row import JobRow
 from windlass.stores.borrowed_connection import BorrowedConnection, sqlstate_error
 from windlass.stores.postgres import rows
@@ -25,13 +25,18 @@ from windlass.stores.postgres.connection import Connection, connect
 from windlass.stores.postgres.errors import DRIVER_ERRORS, translate
 from windlass.stores.postgres.writes import enqueue_jobs
 from windlass.stores.sql import query_file
+from windlass.stores.sql.job_columns import JOB_COLUMNS, Coding
 
 Now: TypeAlias = Callable[[], Instant | None]
 Steps: TypeAlias = Generator[tuple[str, str], list[str], list[EnqueueResult]]
 """Yields a statement with its parameter, receives the result texts, returns the results."""
 MAX_ATOMIC_BYTES = 192 * 1024 * 1024  # the server accepts at most 256 MiB of JSON
-_UUIDS = frozenset({"id", "root_id", "token", "retry_of", "retried_as", "flow_id"})
-_BYTES = frozenset({"payload", "result", "digest", "error_body"})
+# Fields of a request that an item of `windlass_enqueue` has too, and their defaults.
+_DEFAULTS = {
+    item.name: getattr(NewJob(id=UUID(int=0), task=""), item.name)
+    for item in fields(NewJob)
+    if item.name not in {"id", "payload", "retry_of", "resume"}
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,33 +202,29 @@ def _base64(data: bytes | None) -> str | None:
 
 def _item(new: NewJob) -> dict[str, Any]:
     """Return the item of `windlass_enqueue` for a job, without default values."""
-    item = {
+    values = {name: getattr(new, name) for name in _DEFAULTS}
+    return {
         "id": str(new.id),
-        "task": new.task,
-        "queue": new.queue,
         "payload_base64": _base64(new.payload),
-        "priority": new.priority or None,
-        "delay": new.delay or None,
-        "run_at": new.run_at,
-        "hold": new.hold or None,
-        "expires_in": new.expires_in,
-        "expires_at": new.expires_at,
-        "policy": None if new.policy is DEFAULT_POLICY else json.loads(new.policy.encode()),
-        "lease": new.lease,
-        "owner": new.owner or None,
-        "team": new.team,
-        "tags": list(new.tags) or None,
-        "headers": dict(new.headers) or None,
-        "request_id": new.request_id,
-        "digest": _base64(new.digest),
-        "unique_key": new.unique_key,
-        "debounce": new.debounce or None,
-        "depends_on": [str(parent) for parent in new.depends_on] or None,
-        "on_parent": None if new.on_parent is OnParent.CANCEL else new.on_parent.value,
-        "flow_id": None if new.flow_id is None else str(new.flow_id),
-        "limit_key": new.limit_key,
+        **{name: _plain(value) for name, value in values.items() if value != _DEFAULTS[name]},
     }
-    return {name: value for name, value in item.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a request for JSON."""
+    match value:
+        case UUID():
+            return str(value)
+        case bytes():
+            return _base64(value)
+        case Policy():
+            return json.loads(value.encode())
+        case tuple():
+            return [_plain(item) for item in value]
+        case Mapping():
+            return dict(value)
+        case _:
+            return value
 
 
 def _state_depends_on_others(new: NewJob, item_result: dict[str, Any]) -> bool:
@@ -239,14 +240,14 @@ def _result(new: NewJob, item_result: dict[str, Any], found: dict[str, JobRow]) 
     return EnqueueResult(status, new, existing=found.get(item_result["job_id"]), error=error)
 
 
-def _row(columns: dict[str, Any]) -> JobRow:
-    """Convert a JSON row, in the column order of the table."""
-    return rows.job_row([_value(name, value) for name, value in columns.items()])
+def _row(values: dict[str, Any]) -> JobRow:
+    """Convert a JSON row."""
+    return rows.job_row([_value(column.coding, values[column.name]) for column in JOB_COLUMNS])
 
 
-def _value(name: str, value: Any) -> Any:
-    if value is not None and name in _UUIDS:
+def _value(coding: Coding, value: Any) -> Any:
+    if value is not None and coding is Coding.UUID:
         return UUID(value)
-    if value is not None and name in _BYTES:
+    if value is not None and coding is Coding.BYTES:
         return bytes.fromhex(value[2:])  # \x…
     return value

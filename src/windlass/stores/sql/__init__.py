@@ -1,4 +1,4 @@
-"""Shared code of the SQL stores: named queries, migrations, row codecs.
+"""Shared code of the SQL stores: named queries, migrations, columns of jobs, row codecs.
 
-No statement is built from strings.
+Statements are complete when a store is imported: no value is ever part of their text.
 """

@@ -5,6 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from windlass.stores.sql import query_file
+from windlass.stores.sql.job_columns import (
+    JOB_COLUMNS,
+    LIFECYCLE_COLUMNS,
+    REQUEST_COLUMNS,
+    SAVED_COLUMNS,
+    column_list,
+    index_of,
+)
+from windlass.stores.sqlite.rows import LOGGED, N
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,6 @@ class SqliteQueries:
     clear_next_check: str
     due_gate_heads: str
     get_parents: str
-    get_owner: str
     next_edge_ordinal: str
     put_edge: str
     mark_awaited: str
@@ -120,4 +128,21 @@ class SqliteQueries:
     flow_range: str
 
 
-SQL = query_file.load("windlass.stores.sqlite", SqliteQueries)
+PLACEHOLDERS = {
+    "columns": column_list(JOB_COLUMNS),
+    "job.columns": column_list(JOB_COLUMNS, "job"),
+    "columns_without_payload": column_list(
+        JOB_COLUMNS, instead={"payload": "x''", "result": "NULL"}
+    ),
+    "lifecycle_columns": column_list(LIFECYCLE_COLUMNS),
+    "request_columns": column_list(REQUEST_COLUMNS),
+    "request_values": ", ".join("?" for _ in REQUEST_COLUMNS),
+    # The parameters of `save_job` are a row of `get_lifecycle`.
+    "assignments": ", ".join(
+        f"{column.name} = ?{index_of(column.name) + 1}" for column in SAVED_COLUMNS
+    ),
+    "logged": f"?{LOGGED + 1}",
+    "n": f"?{N + 1}",
+}
+
+SQL = query_file.load("windlass.stores.sqlite", SqliteQueries, placeholders=PLACEHOLDERS)

@@ -1,15 +1,15 @@
+-- Placeholders such as `{columns}` are made in queries.py from the table in
+-- `stores/sql/job_columns.py`.
+
 -- name: insert_job
 -- Sets only the columns of a new job; the others have defaults. On a conflict it inserts nothing,
 -- and the change count shows it. Only the id can conflict: this transaction has checked the keys
 -- before.
 INSERT INTO windlass_job (
-    n, id, queue, task, priority, owner, team, tags, headers, policy, lease, request_id, digest,
-    unique_key, retry_of, root_id, created_at, expires_at, state, trigger, held, position, due_at,
-    queued_at, updated_at, seq, queued_seq, last_step, payload, waiting_for, on_parent, flow_id,
-    limit_key, gates, gate
+    {request_columns}, n, root_id, created_at, expires_at, state, trigger, position, due_at,
+    queued_at, updated_at, seq, queued_seq, last_step, waiting_for, gates, gate
 ) VALUES (
-    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'enqueue', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-    ?, ?, ?
+    {request_values}, ?, ?, ?, ?, ?, 'enqueue', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 )
 ON CONFLICT DO NOTHING
 
@@ -27,36 +27,28 @@ SELECT max(last, coalesce((SELECT max(n) FROM windlass_job), 0)) FROM windlass_s
 UPDATE windlass_serial SET last = ? WHERE one = 1
 
 -- name: get_job
--- A star, here and below, is safe: migrations only append columns, and rows are read by index.
-SELECT * FROM windlass_job WHERE id = ?
+SELECT {columns} FROM windlass_job WHERE id = ?
 
 -- name: existing_ids
 SELECT id FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
 
 -- name: jobs_by_serial
-SELECT * FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
+SELECT {columns} FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
 
 -- name: jobs_by_serial_without_payload
--- Columns in table order, without payload and result, which lists do not show.
-SELECT n, id, queue, task, priority, owner, team, tags, headers, policy, lease, request_id,
-    digest, unique_key, retry_of, retried_as, root_id, created_at, expires_at, log_floor, logged,
-    state, trigger, held, waiting_for, position, due_at, attempt, fence, token, worker,
-    lease_until, queued_at, started_at, first_started_at, ended_at, updated_at, seq, queued_seq,
-    started_seq, last_record, percent, stage, phase, base_percent, base_stage, base_phase, retry_count,
-    crash_count, cancel_at, cancel_by, cancel_reason, last_step, error, error_body, NULL, x'',
-    on_parent, awaited, signals, flow_id, limit_key, gates, gate
-FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
+-- Without payload and result, which lists do not show.
+SELECT {columns_without_payload} FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
 
 -- name: job_by_request
-SELECT * FROM windlass_job WHERE owner = ? AND request_id = ? AND request_id IS NOT NULL
+SELECT {columns} FROM windlass_job WHERE owner = ? AND request_id = ? AND request_id IS NOT NULL
 
 -- name: active_by_key
-SELECT * FROM windlass_job
+SELECT {columns} FROM windlass_job
 WHERE owner = ? AND task = ? AND unique_key = ? AND unique_key IS NOT NULL
     AND state IN ('created', 'queued', 'running', 'retrying')
 
 -- name: active_of_lineage
-SELECT * FROM windlass_job
+SELECT {columns} FROM windlass_job
 WHERE root_id = ? AND root_id IS NOT NULL
     AND state IN ('created', 'queued', 'running', 'retrying')
 LIMIT 1
@@ -69,7 +61,7 @@ INSERT INTO windlass_step (n, step, value, attempt, at)
 SELECT ?, step, value, attempt, at FROM windlass_step WHERE n = ?
 
 -- name: jobs_by_token
-SELECT * FROM windlass_job WHERE state = 'running' AND token = ?
+SELECT {columns} FROM windlass_job WHERE state = 'running' AND token = ?
 
 -- name: claim
 -- One range scan of the queue. Implements core's `decide.claim`; the model test compares the two.
@@ -89,7 +81,7 @@ WHERE n IN (
     ORDER BY priority DESC, position, id
     LIMIT :limit
 )
-RETURNING *
+RETURNING {columns}
 
 -- name: extend
 -- Never shortens a lease: a delayed call must not undo a later one.
@@ -98,24 +90,12 @@ WHERE id = ? AND state = 'running' AND fence = ? AND token = ?
 RETURNING lease_until, cancel_at
 
 -- name: get_lifecycle
--- The columns that a decision reads, in the order in which `save_job` writes them.
-SELECT
-    n, queue, task, created_at, expires_at, on_parent, awaited, priority, limit_key, gates,
-    state, trigger, held, waiting_for, position, due_at, attempt, fence, token, worker, lease_until, queued_at,
-    started_at, first_started_at, ended_at, updated_at, seq, queued_seq, started_seq, last_record, percent,
-    stage, phase, base_percent, base_stage, base_phase, retry_count, crash_count, cancel_at,
-    cancel_by, cancel_reason, last_step, error, error_body, result, logged, signals, gate
-FROM windlass_job WHERE id = ?
+-- The columns that a decision reads.
+SELECT {lifecycle_columns} FROM windlass_job WHERE id = ?
 
 -- name: get_lifecycles
 -- Like get_lifecycle, for a batch of jobs.
-SELECT
-    n, queue, task, created_at, expires_at, on_parent, awaited, priority, limit_key, gates,
-    state, trigger, held, waiting_for, position, due_at, attempt, fence, token, worker, lease_until, queued_at,
-    started_at, first_started_at, ended_at, updated_at, seq, queued_seq, started_seq, last_record, percent,
-    stage, phase, base_percent, base_stage, base_phase, retry_count, crash_count, cancel_at,
-    cancel_by, cancel_reason, last_step, error, error_body, result, logged, signals, gate, id
-FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
+SELECT {lifecycle_columns} FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
 
 -- name: succeed
 -- Fast path for success, the most frequent outcome: settles without reading the rows first.
@@ -140,14 +120,8 @@ FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
 GROUP BY queue, task
 
 -- name: save_job
-UPDATE windlass_job SET
-    state = ?, trigger = ?, held = ?, waiting_for = ?, position = ?, due_at = ?, attempt = ?, fence = ?, token = ?,
-    worker = ?, lease_until = ?, queued_at = ?, started_at = ?, first_started_at = ?, ended_at = ?,
-    updated_at = ?, seq = ?, queued_seq = ?, started_seq = ?, last_record = ?, percent = ?, stage = ?,
-    phase = ?, base_percent = ?, base_stage = ?, base_phase = ?, retry_count = ?, crash_count = ?,
-    cancel_at = ?, cancel_by = ?, cancel_reason = ?, last_step = ?, error = ?, error_body = ?,
-    result = ?, logged = ?, signals = ?, gate = ?
-WHERE n = ?
+-- The parameters are a row of `get_lifecycle`, changed.
+UPDATE windlass_job SET {assignments}, logged = {logged} WHERE n = {n}
 
 -- name: insert_log
 INSERT INTO windlass_log (n, seq, at, type, attempt, fence, record_n, data, body)
@@ -415,7 +389,7 @@ WHERE gate IN (SELECT value FROM carray(?)) AND next_check_at IS NOT NULL
 
 -- name: due_gate_heads
 -- The first job at each gate whose check is due.
-SELECT job.* FROM windlass_gate AS due INDEXED BY windlass_gate_next_check
+SELECT {job.columns} FROM windlass_gate AS due INDEXED BY windlass_gate_next_check
 JOIN windlass_job AS job ON job.n = (
     SELECT n FROM windlass_job INDEXED BY windlass_job_gate
     WHERE gate IS NOT NULL AND gate = due.gate ORDER BY priority DESC, position, id LIMIT 1
@@ -426,9 +400,6 @@ LIMIT ?
 
 -- name: get_parents
 SELECT n, id, owner, state FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
-
--- name: get_owner
-SELECT owner FROM windlass_job WHERE n = ?
 
 -- name: next_edge_ordinal
 SELECT coalesce(max(ordinal), -1) + 1 FROM windlass_edge WHERE child = ?
@@ -510,7 +481,7 @@ DELETE FROM windlass_rollup WHERE minute < ?
 
 -- name: due
 -- Two ranges, each by its own index; a job that is both due and expired is returned once.
-SELECT job.*, min(since) FROM (
+SELECT {job.columns} FROM (
     SELECT n, due_at AS since FROM (
         SELECT n, due_at FROM windlass_job INDEXED BY windlass_job_due
         WHERE state IN ('created', 'retrying') AND due_at <= :now AND held = 0
@@ -531,7 +502,7 @@ LIMIT :limit
 
 -- name: expired
 -- Reads all running jobs: their number is bounded by worker slots, not by stored jobs.
-SELECT * FROM windlass_job INDEXED BY windlass_job_running
+SELECT {columns} FROM windlass_job INDEXED BY windlass_job_running
 WHERE state = 'running' AND lease_until <= ?
 ORDER BY lease_until, n
 LIMIT ?

@@ -41,7 +41,7 @@ def with_payload(connection: apsw.Connection, row: Row) -> JobRow:
     """Decode a job, and read its payload if it has its own row."""
     if not rows.needs_payload(row):
         return rows.job_row(row)
-    return rows.job_row(row, fetch_value(connection, SQL.get_payload, (row[0],)))
+    return rows.job_row(row, fetch_value(connection, SQL.get_payload, (row[rows.N],)))
 
 
 def get(connection: apsw.Connection, ids: Sequence[UUID], owner: str | None) -> list[JobRow | None]:
@@ -55,7 +55,9 @@ def find(connection: apsw.Connection, query: JobQuery) -> Page:
     numbers = matches[: query.limit]
     sql = SQL.jobs_by_serial_without_payload if query.omit_payload else SQL.jobs_by_serial
     found = fetch_all(connection, sql, (apsw.carray(array("q", numbers)),)) if numbers else []
-    page = [with_payload(connection, row) for row in sorted(found, key=itemgetter(0), reverse=True)]
+    page = [
+        with_payload(connection, row) for row in sorted(found, key=itemgetter(rows.N), reverse=True)
+    ]
     if len(matches) > query.limit:
         last: int | None = numbers[-1]
     else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -12,6 +14,7 @@ from windlass.core.job.lease import Claim
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.retry_policy import Policy
 from windlass.stores.postgres import PostgresStore
+from windlass.stores.sql.job_columns import OPTIONAL_COLUMNS
 from windlass.testing.factories import make_job, no_jitter
 
 SPECIAL: list[dict[str, Any]] = [
@@ -25,11 +28,19 @@ SPECIAL: list[dict[str, Any]] = [
     {"request_id": "once"},
     {"digest": b"0123456789abcdef"},
     {"unique_key": "one"},
+    {"flow_id": UUID(int=7)},
+    {"limit_key": "key"},
 ]
 
 
 def claim(queue: str = "default", most: int = 100) -> Claim:
     return Claim(token=uuid7(), worker="w", queues=[(queue, most)])
+
+
+def test_every_optional_column_is_tested() -> None:
+    tested = {name for special in SPECIAL for name in special}
+    # The test of a claimed retry has two jobs.
+    assert {column.request_field for column in OPTIONAL_COLUMNS} - tested == {"retry_of"}
 
 
 @pytest.mark.parametrize("special", [{}, {"priority": 5}, {"queue": "other"}, *SPECIAL], ids=str)
@@ -39,6 +50,18 @@ async def test_a_claim_returns_the_stored_row(postgres_url: str, special: dict[s
         await store.enqueue([new])
         [row] = await store.claim(claim(new.queue))
         assert [row] == await store.get([new.id])
+
+
+async def test_a_claim_of_a_retry_returns_the_stored_row(postgres_url: str) -> None:
+    first, again = make_job(), make_job()
+    async with PostgresStore(postgres_url) as store:
+        await store.enqueue([first])
+        [row] = await store.claim(claim())
+        await store.apply([succeed(row, Succeeded())])
+        await store.enqueue([replace(again, retry_of=first.id)])
+        [claimed] = await store.claim(claim())
+        assert claimed.retry_of == first.id
+        assert [claimed] == await store.get([again.id])
 
 
 async def test_a_second_claim_of_a_job_returns_the_stored_row(postgres_url: str) -> None:

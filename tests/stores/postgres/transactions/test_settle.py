@@ -18,7 +18,7 @@ import pytest
 from tests.stores.postgres import payment_tasks
 from tests.stores.postgres.server import CLEAN, execute, migrate
 from tests.stores.postgres.transactions.test_enqueue import ASYNC, SYNC
-from tests.stores.postgres.transactions.test_sql_enqueue import DERIVED_TABLES, IDS
+from tests.stores.postgres.transactions.test_sql_enqueue import COLUMNS, DERIVED_TABLES, IDS
 from tests.worker.event_waits import WAIT_TIMEOUT, events_of, eventually
 from tests.worker.workers import run_burst, run_to_end, running_worker
 
@@ -386,7 +386,8 @@ async def _run_job(url: str, *, by_function: bool) -> dict[str, Any]:
             await store.apply([transition])
         assert await expired_jobs(store, 9) == []  # also deletes the lease rows of ended jobs
         found = [
-            rows.job_row(record) for record in await execute(url, "SELECT * FROM windlass_job")
+            rows.job_row(record)
+            for record in await execute(url, f"SELECT {COLUMNS} FROM windlass_job")
         ]
         tables: dict[str, Any] = {
             "job": sorted(

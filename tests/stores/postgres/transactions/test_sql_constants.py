@@ -1,4 +1,7 @@
-"""The SQL function `windlass_enqueue` repeats size limits and the default policy of the core."""
+"""SQL functions repeat size limits and the default policy of the core.
+
+`tests/stores/sql/test_sql_constants.py` compares all numbers and names in SQL files with the core.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ import pytest
 from tests.stores.postgres.server import execute
 from tests.stores.postgres.transactions.test_sql_enqueue import enqueue_json
 
+from windlass.core.admission.limit import MAX_LIMIT, MIN_PERIOD
+from windlass.core.clock import MAX_INSTANT
 from windlass.core.job.new_job import DEFAULT_POLICY
 from windlass.core.job.retry_policy import MAX_DELAY
 from windlass.core.size_limits import (
@@ -25,6 +30,7 @@ from windlass.core.size_limits import (
 )
 from windlass.stores.postgres import PostgresStore
 
+LONGEST_BACKOFF = {"backoff": {"kind": "fixed", "seconds": MAX_DELAY}}
 QUOTES = len('""')
 LARGEST: list[tuple[str, Any, Any]] = [  # field, largest valid value, one more
     *(
@@ -47,6 +53,11 @@ LARGEST: list[tuple[str, Any, Any]] = [  # field, largest valid value, one more
     ("priority", -MAX_PRIORITY, -MAX_PRIORITY - 1),
     ("delay", MAX_DELAY, MAX_DELAY + 1),
     ("lease", MAX_DELAY, MAX_DELAY + 1),
+    ("expires_in", MAX_DELAY, MAX_DELAY + 1),
+    ("run_at", MAX_INSTANT, MAX_INSTANT + 1),
+    ("expires_at", MAX_INSTANT, MAX_INSTANT + 1),
+    ("policy", {"timeout": MAX_DELAY}, {"timeout": MAX_DELAY + 1}),
+    ("policy", LONGEST_BACKOFF, {"backoff": {"kind": "fixed", "seconds": MAX_DELAY + 1}}),
 ]
 
 
@@ -89,3 +100,37 @@ async def test_sql_has_the_default_policy_of_the_core(postgres_url: str) -> None
     assert changed == replace(DEFAULT_POLICY, max_retries=17)
     stored = await execute(postgres_url, "SELECT policy FROM windlass_job WHERE policy IS NOT NULL")
     assert len(stored) == 1  # the default is stored as NULL
+
+
+@pytest.mark.parametrize(
+    ("valid", "invalid"),
+    [
+        ({"concurrency": MAX_LIMIT}, {"concurrency": MAX_LIMIT + 1}),
+        ({"starts": MAX_LIMIT, "period": 1}, {"starts": MAX_LIMIT + 1, "period": 1}),
+        ({"starts": 1, "period": MAX_DELAY}, {"starts": 1, "period": MAX_DELAY + 1}),
+        ({"starts": 1, "period": MIN_PERIOD}, {"starts": 1, "period": MIN_PERIOD / 2}),
+    ],
+    ids=["concurrency", "starts", "longest period", "shortest period"],
+)
+async def test_sql_has_the_ranges_of_limits_of_the_core(
+    postgres_url: str, valid: dict[str, Any], invalid: dict[str, Any]
+) -> None:
+    declare = "SELECT windlass_declare_limit($1, $2)"
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        await connection.execute(declare, "queue:q", _record(valid))
+        with pytest.raises(asyncpg.InvalidParameterValueError, match="out of range"):
+            await connection.execute(declare, "queue:other", _record(invalid))
+        name = "queue:" + "q" * (MAX_KEY - len("queue:"))
+        await connection.execute(declare, name, _record(valid))
+        with pytest.raises(asyncpg.InvalidParameterValueError, match="not a valid declared limit"):
+            await connection.execute(declare, name + "q", _record(valid))
+    finally:
+        await connection.close()
+
+
+def _record(given: dict[str, Any]) -> bytes:
+    """Return the record of a declared limit, as Python writes it."""
+    fields = {"concurrency": None, "starts": None, "period": None, **given}
+    record = {**fields, "declared": fields, "override": None}
+    return json.dumps(record, separators=(",", ":")).encode()

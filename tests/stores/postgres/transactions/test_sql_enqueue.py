@@ -27,9 +27,11 @@ from windlass.core.job.state import State
 from windlass.stores.postgres import PostgresStore, rows
 from windlass.stores.postgres import notify as pg_notify
 from windlass.stores.postgres.writes import enqueue_jobs
+from windlass.stores.sql.job_columns import JOB_COLUMNS, column_list
 from windlass.testing.clock import VirtualClock
 
 START = VirtualClock().now()
+COLUMNS = column_list(JOB_COLUMNS)
 IDS = [uuid4() for _ in range(12)]
 POLICIES = [
     DEFAULT_POLICY,
@@ -117,7 +119,7 @@ async def _comparable(connection: Any, answers: Sequence[EnqueueResult]) -> list
 
 async def _tables(connection: Any) -> dict[str, Any]:
     """Return all stored rows. Serials are replaced by ranks: some serials remain unused."""
-    jobs = await connection.fetch("SELECT * FROM windlass_job ORDER BY n")
+    jobs = await connection.fetch(f"SELECT {COLUMNS} FROM windlass_job ORDER BY n")
     rank = {row["n"]: index for index, row in enumerate(jobs)}
     found: dict[str, Any] = {
         "job": [

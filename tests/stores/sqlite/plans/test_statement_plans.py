@@ -116,7 +116,7 @@ def test_a_batch_is_found_by_ids(file: apsw.Connection, sql: str, parameters: An
     "sql", [SQL.save_job, SQL.set_retried_as, SQL.mark_log_deleted, SQL.delete_job, SQL.get_payload]
 )
 def test_writes_by_job_number_use_the_primary_key(file: apsw.Connection, sql: str) -> None:
-    [step] = plan(file, sql, (None,) * sql.count("?"))
+    [step] = plan(file, sql, _nothing(sql))
     assert step.endswith("USING INTEGER PRIMARY KEY (rowid=?)")
 
 

@@ -10,6 +10,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -26,8 +27,12 @@ from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.errors import ConcurrentChange
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.sql.row_codecs import log_insertion
+from windlass.stores.sql.job_columns import index_of
+from windlass.stores.sql.row_codecs import LOG_BODY_INDEX, log_insertion
 
+_STEP_VALUE_INDEX = 2  # in the rows of `put_steps`
+# The columns of `lock_lifecycles` that are no fields of `LifecycleRow`.
+_more = itemgetter(*map(index_of, ("n", "priority", "owner", "unique_key", "limit_key", "logged")))
 Edge: TypeAlias = tuple[int, UUID, int, UUID, int, bool]
 """Child number and id, parent number and id, ordinal among the parents, whether it is open."""
 
@@ -42,8 +47,9 @@ class LoadedJob:
 
     def __init__(self, record: Row) -> None:
         self.row = self.before = rows.lifecycle_row(record)
-        self.n, self.priority, self.owner, self.unique_key, self.logged = tuple(record)[39:44]
-        self.limit_key: str | None = record[49]
+        self.n, self.priority, self.owner, self.unique_key, self.limit_key, self.logged = _more(
+            record
+        )
         self.requeued = False
         self.assigned_position: int | None = None  # None: the server assigns it
 
@@ -260,7 +266,7 @@ class PostgresBatch:
         if not changed:
             return
         await self._assign_positions([loaded for loaded in changed if _requeued(loaded)])
-        for chunk in rows.chunks([_save_params(loaded) for loaded in changed], 28):
+        for chunk in rows.chunks([_save_params(loaded) for loaded in changed], rows.RESULT_INDEX):
             await self._execute(SQL.save_jobs, chunk)
         for loaded in changed:
             if loaded.before.state is State.RUNNING is not loaded.row.state and loaded.before.token:
@@ -272,10 +278,10 @@ class PostgresBatch:
         await self._execute(SQL.delete_waiting, _left_waiting(changed))
         await self._execute(SQL.insert_ended, _newly_ended(changed))
         log, self._log = self._log, []
-        for chunk in rows.chunks(log, 8):
+        for chunk in rows.chunks(log, LOG_BODY_INDEX):
             await self._execute(SQL.insert_log, chunk)
         steps, self._steps = self._steps, {}
-        for chunk in rows.chunks(list(steps.values()), 2):
+        for chunk in rows.chunks(list(steps.values()), _STEP_VALUE_INDEX):
             await self._execute(SQL.put_steps, chunk)
         ended, self._ended_parents = self._ended_parents, []
         await self._execute(SQL.close_edges_of_parents, [(n,) for n in sorted(ended)])
@@ -352,15 +358,8 @@ class PostgresBatch:
 def _save_params(loaded: LoadedJob) -> Row:
     row = loaded.row
     waits, at = rows.waiting_entry(row)
-    return (
-        loaded.n,
-        *rows.save_params(row),
-        loaded.logged,
-        loaded.requeued,
-        loaded.assigned_position,
-        waits,
-        at,
-    )
+    extras = (loaded.n, loaded.logged, loaded.requeued, loaded.assigned_position, waits, at)
+    return rows.save_params(row) + extras
 
 
 def _requeued(loaded: LoadedJob) -> bool:

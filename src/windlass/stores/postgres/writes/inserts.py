@@ -38,9 +38,9 @@ async def insert(
     inserted: dict[UUID, InsertedJob] = {}
     distinct: dict[UUID, Row] = {}
     for row in values:
-        distinct.setdefault(row[0], row)
+        distinct.setdefault(row[rows.ID_INDEX], row)
     for chunk in rows.chunks(list(distinct.values()), rows.PAYLOAD_INDEX):
-        found = await connection.fetch(SQL.insert_jobs, now, *rows.insert_columns(chunk), gated)
+        found = await connection.fetch(SQL.insert_jobs, now, gated, *rows.insert_columns(chunk))
         for job_id, n, at, position, gates in found:
             if job_id is None:
                 raise LimitApplies

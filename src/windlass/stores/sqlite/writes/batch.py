@@ -45,7 +45,7 @@ class SqliteBatch:
         if len(ids) > 1:
             keys = {job_id.bytes: job_id for job_id in ids}
             found = fetch_all(self._tx.connection, SQL.get_lifecycles, (apsw.carray(tuple(keys)),))
-            self._rows = {keys[row[-1]]: row for row in found}
+            self._rows = {keys[row[rows.ID]]: row for row in found}
 
     def lifecycle(self, job_id: UUID) -> tuple[Row, LifecycleRow] | None:
         row = self._rows.pop(job_id, None)
@@ -62,14 +62,14 @@ class SqliteBatch:
             self._write(stored, row, decision)
         gates = affected_gates(row, decision) if row.gates else ()
         if gates:
-            self._tx.gates_changed(stored[0], gates)
+            self._tx.gates_changed(stored[rows.N], gates)
         sample = decision.sample
         if sample is not None:
             self.add_rollup((now, row.queue, row.task, sample.outcome), 1, sample.wait, sample.run)
         if decision.clear_waits:
-            self._tx.connection.execute(SQL.close_edges_of_child, (stored[0],))
+            self._tx.connection.execute(SQL.close_edges_of_child, (stored[rows.N],))
         if decision.ends_job and row.awaited:
-            self._ended.append((stored[0], row.id, decision.changes["state"]))
+            self._ended.append((stored[rows.N], row.id, decision.changes["state"]))
             if not decision.children:  # children are inserted first
                 self.update_dependents(now)
         return decision.result
@@ -82,7 +82,7 @@ class SqliteBatch:
         sums[2] += run
 
     def _write(self, stored: Row, row: LifecycleRow, decision: Decision) -> None:
-        tx, n = self._tx, stored[0]
+        tx, n = self._tx, stored[rows.N]
         position = self._position(stored, row, decision) if decision.needs_position else None
         self._pending.append(
             rows.save_parameters(stored, decision.changes, position, logged=bool(decision.log))
@@ -127,12 +127,13 @@ class SqliteBatch:
         self.invalidate()
         found = self.lifecycle(job_id)
         assert found is not None
-        owner = fetch_value(self._tx.connection, SQL.get_owner, (found[0][0],))
         parents = load_parents(self._tx.connection, awaits)
         waits_for = [
-            id_ for id_, (_, parent) in parents.items() if parent.open and parent.owner == owner
+            id_
+            for id_, (_, parent) in parents.items()
+            if parent.open and parent.owner == found[0][rows.OWNER]
         ]
-        insert_edges(self._tx.connection, found[0][0], parents, waits_for)
+        insert_edges(self._tx.connection, found[0][rows.N], parents, waits_for)
         return self.write(*found, decide.after_suspend(found[1], len(waits_for), now), now)
 
     def invalidate(self) -> None:

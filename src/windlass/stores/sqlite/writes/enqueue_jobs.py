@@ -58,7 +58,7 @@ def enqueue(tx: WriteTransaction, new_jobs: Sequence[NewJob]) -> list[EnqueueRes
         if numbers
         else []
     )
-    current = {row[0]: row for row in found}
+    current = {row[rows.N]: row for row in found}
     return [
         replace(result, existing=with_payload(tx.connection, row))
         if (row := current.get(_number(result)))

@@ -29,6 +29,7 @@ from windlass.stores.sqlite.rows import (
     FENCE,
     GATES,
     STARTED_AT,
+    N,
     Row,
     gate_after,
     gate_names,
@@ -202,7 +203,7 @@ def record_starts(tx: WriteTransaction, claimed: Sequence[Row], now: Instant) ->
         return
     groups: dict[tuple[str, Instant, int], list[int]] = {}  # mostly one per claim
     for row in gated:
-        groups.setdefault(_start_group(row), []).append(row[0])
+        groups.setdefault(_start_group(row), []).append(row[N])
     for (names, at, fence), numbers in groups.items():
         if not rate_limits.isdisjoint(limit_names(names)):
             parameters = (apsw.carray(array("q", numbers)), at, fence)

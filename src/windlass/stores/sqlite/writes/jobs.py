@@ -31,7 +31,7 @@ from windlass.store import AttemptRecords
 from windlass.stores.sqlite.connection import fetch_all, fetch_one, fetch_value
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.reads import load_job, with_payload
-from windlass.stores.sqlite.rows import Row
+from windlass.stores.sqlite.rows import OWNER, N, Row
 from windlass.stores.sqlite.writes import gates
 from windlass.stores.sqlite.writes.batch import SqliteBatch
 from windlass.stores.sqlite.writes.enqueue_jobs import find_conflicts, insert_jobs
@@ -106,7 +106,7 @@ def apply(tx: WriteTransaction, requests: Sequence[ApplyRequest]) -> list[ApplyR
     for index, request in valid.items():
         found = batch.lifecycle(request.job_id)
         if found is not None:
-            stored = SqliteStoredJob(tx.connection, found[0][0])
+            stored = SqliteStoredJob(tx.connection, found[0])
             results[index] = _write(
                 tx, batch, found, decide.decide(found[1], request, now, stored), now
             )
@@ -187,15 +187,12 @@ def _all_or_none(
 class SqliteStoredJob:
     """Data of a job outside its lifecycle row, for `decide`."""
 
-    __slots__ = ("_connection", "_n")
+    __slots__ = ("_connection", "_n", "owner")
 
-    def __init__(self, connection: apsw.Connection, n: int) -> None:
+    def __init__(self, connection: apsw.Connection, row: Row) -> None:
         self._connection = connection
-        self._n = n
-
-    @property
-    def owner(self) -> str:
-        return str(fetch_value(self._connection, SQL.get_owner, (self._n,)))
+        self._n = row[N]
+        self.owner: str = row[OWNER]
 
     def past_outcome(self, fence: int) -> tuple[UUID, Trigger] | None:
         data = fetch_value(self._connection, SQL.past_outcome, (self._n, fence))

@@ -12,6 +12,7 @@ from windlass.store import Pruned, Retention
 from windlass.stores.sqlite.connection import fetch_all
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.reads import with_payload
+from windlass.stores.sqlite.rows import N
 from windlass.stores.sqlite.writes import gates
 from windlass.stores.sqlite.writes.jobs import delete_job
 from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
@@ -20,9 +21,9 @@ from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 def due(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
     expired = fetch_all(connection, SQL.expired, (now, limit))
     heads = gates.due(connection, now, limit)
-    seen = {row[0] for row in heads}
+    seen = {row[N] for row in heads}
     found = fetch_all(connection, SQL.due, {"now": now, "limit": limit})
-    waiting = [*heads, *(row for row in found if row[0] not in seen)]
+    waiting = [*heads, *(row for row in found if row[N] not in seen)]
     return [with_payload(connection, row) for row in (*expired, *waiting[:limit])]
 
 
