@@ -170,7 +170,7 @@ def test_results_are_printed_when_the_store_fails_midway(
     calls = []
 
     def look(verb: str) -> None:
-        if verb == "cancel":
+        if verb == "apply":
             calls.append(verb)
             if len(calls) == 2:
                 raise StoreUnavailableError("the disk is gone")
