@@ -22,6 +22,31 @@ from windlass.core.versioned_record import PAUSED
 from windlass.store import COUNT_CAP, COUNT_RANGE, FLOW_RANGE, QueueStats, Store, StoreInsights
 
 
+class QueueCounter:
+    """Counts unfinished jobs by queue and state."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, dict[State, int]] = defaultdict(lambda: defaultdict(int))
+        self._oldest: dict[str, Instant] = {}
+
+    def add(self, row: JobRow) -> None:
+        self._counts[row.queue][row.state] += 1
+        if row.state is State.QUEUED and row.queued_at is not None:
+            self._oldest[row.queue] = min(row.queued_at, self._oldest.get(row.queue, row.queued_at))
+
+    def stats(self, paused: Sequence[str]) -> Mapping[str, QueueStats]:
+        """Return the statistics of queues with unfinished jobs, and of paused queues."""
+        return {
+            queue: QueueStats(
+                counts={s: min(n, COUNT_CAP) for s, n in self._counts[queue].items()},
+                capped=frozenset(s for s, n in self._counts[queue].items() if n > COUNT_CAP),
+                oldest_queued_at=self._oldest.get(queue),
+                paused=queue in paused,
+            )
+            for queue in sorted({*self._counts, *paused})
+        }
+
+
 class ComputedInsights(StoreInsights):
     """Insights by `get`, `find`, `events` and `list_records`.
 
@@ -39,22 +64,11 @@ class ComputedInsights(StoreInsights):
         return Count(min(total, COUNT_CAP), capped=total > COUNT_CAP)
 
     async def stats(self) -> Mapping[str, QueueStats]:
-        counts: dict[str, dict[State, int]] = defaultdict(lambda: defaultdict(int))
-        oldest: dict[str, Instant] = {}
+        counter = QueueCounter()
         async for row in self._rows(JobQuery(states=ACTIVE)):
-            counts[row.queue][row.state] += 1
-            if row.state is State.QUEUED and row.queued_at is not None:
-                oldest[row.queue] = min(row.queued_at, oldest.get(row.queue, row.queued_at))
-        paused = {entry.key for entry in await self._store.list_records(PAUSED, limit=COUNT_CAP)}
-        return {
-            queue: QueueStats(
-                counts={state: min(n, COUNT_CAP) for state, n in counts[queue].items()},
-                capped=frozenset(state for state, n in counts[queue].items() if n > COUNT_CAP),
-                oldest_queued_at=oldest.get(queue),
-                paused=queue in paused,
-            )
-            for queue in sorted({*counts, *paused})
-        }
+            counter.add(row)
+        paused = await self._store.list_records(PAUSED, limit=COUNT_CAP)
+        return counter.stats([entry.key for entry in paused])
 
     async def failures(
         self, since: Instant, limit: int, owner: str | None = None, team: str | None = None

@@ -16,14 +16,14 @@ from tests.planted_bugs.bug import caught_by, swap
 
 from windlass.core import task_token
 from windlass.core.decisions.outcome import settle
-from windlass.core.decisions.transition import Transition
+from windlass.core.decisions.transition import CancelRequest, Transition
 from windlass.core.job.row import JobRow
 from windlass.server.auth import authenticator
 from windlass.server.auth.api_keys import ApiKey
 from windlass.server.auth.authenticator import Authenticator
 from windlass.server.auth.caller import Caller
 from windlass.server.auth.tickets import TICKET, Tickets, _hash
-from windlass.server.remote import attempt_reports, task_tokens
+from windlass.server.remote import apply_access, attempt_reports, task_tokens
 from windlass.server.streaming import event_encoder
 from windlass.server.streaming.event_encoder import EncodedEvent
 from windlass.server.streaming.event_hub import EventHub
@@ -31,6 +31,7 @@ from windlass.server.streaming.job_channel import JobChannel, Subscriber
 from windlass.server.streaming.sse import EventStream
 from windlass.server.streaming.stream_filter import StreamFilter
 
+APPLY = "tests/server/remote/test_apply_access.py::"
 AUTH = "tests/server/auth/test_authenticator.py::"
 MEETINGS = "tests/planted_bugs/test_race_points.py::"
 STREAM = "tests/server/streaming/test_job_stream.py::"
@@ -39,7 +40,13 @@ TOKEN = "tests/core/test_task_token.py::"
 WORK = "tests/server/remote/test_worker_api.py::"
 
 
-# -- authentication
+# -- authentication and permissions
+
+
+@caught_by(APPLY + "test_a_request_without_its_kind_is_rejected")
+def a_permission_to_cancel_is_enough_to_settle() -> None:
+    """All changes of jobs share one method, and one permission: who may cancel may also settle."""
+    swap(apply_access, "_permissions", lambda request: apply_access.PERMISSIONS[CancelRequest])
 
 
 @caught_by(AUTH + "test_a_job_of_another_owner_looks_like_a_missing_job")

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 
-from tests.planted_bugs.bug import caught_by
+import apsw
+from tests.planted_bugs.bug import caught_by, swap
 
+from windlass.core.clock import Instant
+from windlass.core.job.row import JobRow
+from windlass.stores.sqlite import records
 from windlass.stores.sqlite.queries import SQL
+from windlass.stores.sqlite.writes import maintenance
 
 SQLITE = "tests/stores/test_sqlite.py::"
 
@@ -196,3 +201,23 @@ def long_waiting_jobs_are_deleted() -> None:
         "state = ? AND ended_at IS NOT NULL AND ended_at",
         "? <> '' AND created_at",
     )
+
+
+# -- maintenance and paused queues
+
+
+@caught_by(SQLITE + "TestMaintenance::test_a_flood_of_expired_leases_does_not_delay_a_due_job")
+def expired_leases_fill_the_limit_of_a_sweep() -> None:
+    """One limit for all maintenance: after an outage, no delayed job is queued for minutes."""
+    due = maintenance.due
+
+    def planted(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
+        return due(connection, now, limit)[:limit]
+
+    swap(maintenance, "due", planted)
+
+
+@caught_by(SQLITE + "TestWakeup::test_a_resumed_queue_wakes_a_wait", waits=True)
+def a_resumed_queue_wakes_no_worker() -> None:
+    """Jobs of a resumed queue wait for the next poll of a worker."""
+    swap(records, "PAUSED", "another kind")

@@ -163,9 +163,9 @@ async def apply(
     results: list[ApplyResult | None] = []
     deferred: set[UUID] = set()  # jobs of which a request was not decided: later ones wait, too
     for index, request in enumerate(requests):
-        if index in waiting or not (batch.locked_elsewhere | deferred).isdisjoint(
-            {request.job_id, *_other_jobs(request)}
-        ):
+        used = {request.job_id, *_other_jobs(request)}
+        locked = batch.locked_elsewhere
+        if index in waiting or not (locked.isdisjoint(used) and deferred.isdisjoint(used)):
             deferred.add(request.job_id)
             results.append(None)
             continue
