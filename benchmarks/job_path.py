@@ -3,8 +3,8 @@
     python -m benchmarks.job_path [--list]
 
 A process enqueues one plain job on SQLite and runs a worker that is already idle. Every function of
-the package that is called in between is on the path. Left out: comprehensions and lambdas, and the
-modules in BACKGROUND, whose loops run whether or not there is a job.
+the package that is called in between is on the path. Left out are comprehensions, lambdas, and
+BACKGROUND: loops that run whether or not there is a job, and the coroutine that runs the fetcher.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from windlass import Windlass
 PACKAGE = str(Path(windlass.__file__).parent) + "/"
 BACKGROUND = frozenset(
     {
+        "SqliteEngine.check_other_processes",
+        "SqliteStore._check_file",
+        "WorkerSlots.release_overdue",
         "stores/sqlite/file_watch.py",
         "worker/loops/cancel_watcher.py",
         "worker/loops/event_writer.py",
@@ -31,6 +34,7 @@ BACKGROUND = frozenset(
         "worker/loops/sweeper.py",
         "worker/loops/ticker.py",
         "worker/loops/workspace_cleaner.py",
+        "worker/worker.py",
     }
 )
 SETTLE_TIME = 0.5  # seconds until an idle worker waits for jobs
@@ -49,7 +53,7 @@ class CallRecorder:
         if not self.active or event != "call" or not code.co_filename.startswith(PACKAGE):
             return
         file = code.co_filename.removeprefix(PACKAGE)
-        if file not in BACKGROUND and not code.co_name.startswith("<"):
+        if not {file, code.co_qualname} & BACKGROUND and not code.co_name.startswith("<"):
             self.functions[file, code.co_qualname] = None
 
     def by_file(self) -> dict[str, list[str]]:
@@ -87,7 +91,6 @@ def record_job(directory: Path) -> CallRecorder:
         worker.stop()
         running.join(TIMEOUT)
         app.close()
-    recorder.functions.pop(("worker/worker.py", "Worker.settled"), None)  # called by the loop above
     return recorder
 
 

@@ -96,6 +96,6 @@ def compile_encoder(
 
 
 def _compile(source: str, names: dict[str, Any]) -> Callable[..., Any]:
-    exec(compile(source, __file__, "exec"), names)  # noqa: S102
+    exec(compile(source, "<row codec>", "exec"), names)  # noqa: S102
     compiled: Callable[..., Any] = names["compiled"]
     return compiled

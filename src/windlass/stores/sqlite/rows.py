@@ -105,7 +105,7 @@ ID, N, FENCE, STARTED_AT, GATES, PRIORITY, LIMIT_KEY, OWNER, LOGGED = map(
     index_of,
     ("id", "n", "fence", "started_at", "gates", "priority", "limit_key", "owner", "logged"),
 )
-_POSITION, _PAYLOAD, _ERROR, _ERROR_BODY = map(
+_POSITION, PAYLOAD, _ERROR, _ERROR_BODY = map(
     index_of, ("position", "payload", "error", "error_body")
 )
 _QUEUED_NOW = InitialState(State.QUEUED, 2, None, None, None)
@@ -159,7 +159,7 @@ def _gates_text(gates: tuple[str, ...]) -> str:
 
 
 def needs_payload(r: Row) -> bool:
-    return r[_PAYLOAD] is None
+    return r[PAYLOAD] is None
 
 
 def save_parameters(r: Row, changes: Changes, position: int | None, *, logged: bool) -> list[Any]:

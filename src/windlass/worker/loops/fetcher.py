@@ -114,7 +114,8 @@ class Fetcher:
             return False
         jobs = self._inflight_claim.result()
         self.last_claim = asyncio.get_running_loop().time()
-        self._outages.succeeded()
+        if self._outages.started_at is not None:
+            self._outages.succeeded()
         return self._accept(jobs, wanted)
 
     def _accept(self, jobs: list[JobRow], wanted: list[tuple[str, int]]) -> bool:

@@ -22,7 +22,7 @@ class OutageLog:
     def __init__(self, operation: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._operation = operation
         self._clock = clock
-        self._started_at: float | None = None
+        self.started_at: float | None = None  # None: the last calls have succeeded
         self._last_failure = 0.0
         self._recovered_at: float | None = None  # first success after the last failure
         self._logged: dict[str, float] = {}
@@ -32,8 +32,8 @@ class OutageLog:
         now, message = self._clock(), str(error)
         if now - self._last_failure >= RECOVERY_TIME:
             self.log_recovery()  # it worked since, but no later call reported it
-        if self._started_at is None:
-            self._started_at = now
+        if self.started_at is None:
+            self.started_at = now
         self._last_failure, self._recovered_at = now, None
         self._logged = {text: at for text, at in self._logged.items() if now - at < REPEAT_INTERVAL}
         if message not in self._logged and len(self._logged) < MAX_MESSAGES:
@@ -42,7 +42,7 @@ class OutageLog:
 
     def succeeded(self) -> None:
         """Record a success."""
-        if self._started_at is None:
+        if self.started_at is None:
             return
         now = self._clock()
         if self._recovered_at is None:
@@ -52,9 +52,9 @@ class OutageLog:
 
     def log_recovery(self) -> None:
         """Log the end of an outage, if a call has succeeded since its last failure."""
-        if self._started_at is not None and self._recovered_at is not None:
+        if self.started_at is not None and self._recovered_at is not None:
             log.warning(
-                "%s recovered after %.1f s", self._operation, self._recovered_at - self._started_at
+                "%s recovered after %.1f s", self._operation, self._recovered_at - self.started_at
             )
-            self._started_at = self._recovered_at = None
+            self.started_at = self._recovered_at = None
             self._logged.clear()

@@ -153,7 +153,8 @@ class Settler:
                 log.exception("%d jobs could not be settled", len(batch))
                 await self._write_one_by_one(batch)
                 return
-            self._outages.succeeded()
+            if self._outages.started_at is not None:
+                self._outages.succeeded()
             ended = [
                 attempt
                 for attempt, result in zip(batch, results, strict=True)

@@ -78,7 +78,7 @@ def insert_jobs(tx: WriteTransaction, new_jobs: Sequence[NewJob]) -> list[Enqueu
     existing = _existing_ids(tx.connection, new_jobs) if keyed or limits else frozenset()
     results: list[EnqueueResult] = []
     run: list[Row] = []  # consecutive plain jobs, inserted together
-    allocator = PositionAllocator(tx.connection)
+    allocator = PositionAllocator(tx.connection) if keyed else None
     for new in new_jobs:
         try:
             check_new_job(new)
@@ -91,12 +91,14 @@ def insert_jobs(tx: WriteTransaction, new_jobs: Sequence[NewJob]) -> list[Enqueu
             or (existing and new.id in existing)
         ):
             _insert(tx, run, results)
-            run, allocator = [], PositionAllocator(tx.connection)
+            run, allocator = [], PositionAllocator(tx.connection) if keyed else None
             results.append(_enqueue_keyed(tx, new, now))
             continue
         serial = tx.next_serial()
         job_gates = gates_of(new.queue, new.task, new.limit_key, limits) if limits else ()
-        position = _position(allocator, new, job_gates, serial, now) if keyed else serial
+        position = (
+            serial if allocator is None else _position(allocator, new, job_gates, serial, now)
+        )
         tx.gates_to_check.update(job_gates)
         run.append(rows.insertion(new, now, serial, gates=job_gates, position=position))
         results.append(

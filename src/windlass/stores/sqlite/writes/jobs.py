@@ -10,7 +10,7 @@ from uuid import UUID
 import apsw
 
 from windlass.core.admission.queue_position import queue_order
-from windlass.core.clock import SECOND, Instant
+from windlass.core.clock import SECOND, Instant, minute_of
 from windlass.core.decisions import decide
 from windlass.core.decisions.enqueue import batch_conflict
 from windlass.core.decisions.transition import (
@@ -31,7 +31,7 @@ from windlass.store import AttemptRecords
 from windlass.stores.sqlite.connection import fetch_all, fetch_one, fetch_value
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.reads import load_job, with_payload
-from windlass.stores.sqlite.rows import OWNER, N, Row
+from windlass.stores.sqlite.rows import GATES, OWNER, PAYLOAD, N, Row, job_row
 from windlass.stores.sqlite.writes import gates
 from windlass.stores.sqlite.writes.batch import SqliteBatch
 from windlass.stores.sqlite.writes.enqueue_jobs import find_conflicts, insert_jobs
@@ -43,7 +43,6 @@ SUCCEEDED = ApplyResult(Status.APPLIED, State.SUCCEEDED)
 
 def claim(tx: WriteTransaction, request: Claim) -> list[JobRow]:
     connection = tx.connection
-    rank = {queue: index for index, (queue, _) in enumerate(request.queues)}
     found = fetch_all(connection, SQL.jobs_by_token, (request.token.bytes,))
     if not found:
         now = tx.now()
@@ -62,11 +61,16 @@ def claim(tx: WriteTransaction, request: Claim) -> list[JobRow]:
                         "limit": limit,
                     },
                 )
-        gates.record_starts(tx, found, now)
-    claimed = [with_payload(connection, row) for row in found]
-    for row in claimed:
-        tx.touch(row.id)
-    claimed.sort(key=lambda row: (rank.get(row.queue, 0), *queue_order(row)))
+        if any(row[GATES] is not None for row in found):
+            gates.record_starts(tx, found, now)
+    claimed = [
+        with_payload(connection, row) if row[PAYLOAD] is None else job_row(row) for row in found
+    ]
+    if tx.changed_jobs is not None:
+        tx.changed_jobs += [row.id for row in claimed]
+    if len(claimed) > 1:
+        rank = {queue: index for index, (queue, _) in enumerate(request.queues)}
+        claimed.sort(key=lambda row: (rank.get(row.queue, 0), *queue_order(row)))
     return claimed
 
 
@@ -98,12 +102,23 @@ def apply(tx: WriteTransaction, requests: Sequence[ApplyRequest]) -> list[ApplyR
             results.append(MISSING)
         except RequestError as error:
             results.append(ApplyResult(Status.REFUSED, error=error))
-    totals = _succeed(tx, valid, results, now)
-    batch = SqliteBatch(tx, [request.job_id for request in valid.values()])
-    for gated, numbers, queue, task, *sums in totals:
-        tx.jobs_ended(json.loads(numbers), json.loads(gated))
-        batch.add_rollup((now, queue, task, State.SUCCEEDED), *sums)
-    for index, request in valid.items():
+    _succeed(tx, valid, results, now)
+    if valid:
+        _decide(tx, valid, results, now)
+    if tx.gates_to_check or tx.may_release or tx.ended:
+        gates.open_gates(tx, now)
+    return results
+
+
+def _decide(
+    tx: WriteTransaction,
+    requests: dict[int, ApplyRequest],
+    results: list[ApplyResult],
+    now: Instant,
+) -> None:
+    """Apply requests one by one: read the row, let the core decide, write the decision."""
+    batch = SqliteBatch(tx, [request.job_id for request in requests.values()])
+    for index, request in requests.items():
         found = batch.lifecycle(request.job_id)
         if found is not None:
             stored = SqliteStoredJob(tx.connection, found[0])
@@ -111,8 +126,6 @@ def apply(tx: WriteTransaction, requests: Sequence[ApplyRequest]) -> list[ApplyR
                 tx, batch, found, decide.decide(found[1], request, now, stored), now
             )
     batch.finish()
-    gates.open_gates(tx, now)
-    return results
 
 
 def _write(
@@ -140,8 +153,8 @@ def _write(
 
 def _succeed(
     tx: WriteTransaction, valid: dict[int, ApplyRequest], results: list[ApplyResult], now: Instant
-) -> list[Row]:
-    """Settle plain successes and remove them from `valid`; return their totals for rollups."""
+) -> None:
+    """Settle plain successes, and remove them from `valid`."""
     plain: dict[int, bytes] = {}
     groups: dict[tuple[bytes | None, int, UUID], list[bytes]] = {}
     children = False
@@ -154,17 +167,25 @@ def _succeed(
             groups.setdefault((request.result, request.fence, request.token), []).append(key)
     distinct = len({request.job_id for request in valid.values()}) == len(valid)
     if not (plain and distinct) or children:
-        return []  # order matters if a job occurs twice, or children may conflict with it
+        return  # order matters if a job occurs twice, or children may conflict with it
     values = [
         (now, result, apsw.carray(tuple(ids)), fence, token.bytes)
         for (result, fence, token), ids in groups.items()
     ]
-    if not _all_or_none(tx.connection, SQL.succeed, values, len(plain)):
-        return []
+    connection = tx.connection
+    if not _all_or_none(connection, SQL.succeed, values, len(plain)):
+        return
     for index in plain:
         results[index] = SUCCEEDED
-        tx.touch(valid.pop(index).job_id)
-    return fetch_all(tx.connection, SQL.success_totals, (apsw.carray(tuple(plain.values())),))
+        job_id = valid.pop(index).job_id
+        if tx.changed_jobs is not None:
+            tx.changed_jobs.append(job_id)
+    ids = apsw.carray(tuple(plain.values()))
+    for gated, numbers, queue, task, *sums in fetch_all(connection, SQL.success_totals, (ids,)):
+        if gated != "[]":
+            tx.jobs_ended(json.loads(numbers), json.loads(gated))
+        rollup = (minute_of(now), queue, task, State.SUCCEEDED, *sums)
+        connection.execute(SQL.add_rollup, rollup)
 
 
 def _all_or_none(

@@ -98,11 +98,10 @@ class WriteTransaction:
 
     def jobs_ended(self, numbers: list[int], gates: list[str]) -> None:
         """Record that jobs have ended and released their permits for good."""
-        if numbers:
-            self.ended += numbers
-            self.ended_gates.update(gates)
-            for names in set(gates):
-                self.gates_to_check.update(gate_names(names))
+        self.ended += numbers
+        self.ended_gates.update(gates)
+        for names in set(gates):
+            self.gates_to_check.update(gate_names(names))
 
     def next_serial(self) -> int:
         """Return a new serial for a job. The job's row stores it."""
