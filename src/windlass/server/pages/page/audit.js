@@ -5,7 +5,7 @@
 
 import { timeText } from "../format.js";
 import { h } from "../view/virtual-dom.js";
-import { Pager } from "../view/pagination.js";
+import { Pager } from "../view/pager.js";
 import { button, empty, jobLink, table, title } from "../view/components.js";
 
 /**

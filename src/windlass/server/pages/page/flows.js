@@ -9,7 +9,7 @@ import { shortId, secondsSince, duration } from "../format.js";
 import { live } from "../live/tab-client.js";
 import { pageUrl } from "../navigation.js";
 import { h } from "../view/virtual-dom.js";
-import { Pager, olderButton } from "../view/pagination.js";
+import { Pager, olderButton } from "../view/pager.js";
 import { badge, bar, empty, errorNote, table, title, when } from "../view/components.js";
 
 /** @typedef {Omit<Flow, "jobs">} FlowRow */
