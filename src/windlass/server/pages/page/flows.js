@@ -4,8 +4,7 @@
 /** @import { Column } from "../view/components.js" */
 /** @import { Flow } from "../client/windlass.js" */
 
-import { stateCountsText } from "../flow/state-counts.js";
-import { shortId, secondsSince, duration } from "../format.js";
+import { shortId, secondsSince, duration, stateCountsText } from "../format.js";
 import { live } from "../live/tab-client.js";
 import { pageUrl } from "../navigation.js";
 import { h } from "../view/virtual-dom.js";
