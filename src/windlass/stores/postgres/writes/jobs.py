@@ -157,7 +157,7 @@ async def apply(
         done=[
             transition.job_id for transition in unlocked if transition.trigger is Trigger.SUCCEED
         ],
-        lost=[
+        unsuccessful=[
             transition.job_id
             for transition in unlocked
             if transition.trigger in _UNSUCCESSFUL_TRIGGERS
@@ -292,7 +292,7 @@ async def cancel(
 ) -> tuple[list[ApplyResult | None], PostgresBatch]:
     """None: another transaction has locked the job."""
     ids = {request.job_id for request in requests}
-    batch = await PostgresBatch.open(connection, test_now, shard, ids, lost=ids)
+    batch = await PostgresBatch.open(connection, test_now, shard, ids, unsuccessful=ids)
     results: list[ApplyResult | None] = []
     for request in requests:
         try:
