@@ -564,6 +564,18 @@ def test_malformed_store_requests_are_rejected(keyed_server: LiveServer) -> None
         assert response.json()["result"][0]["error"]["code"] == "too_large"
 
 
+@pytest.mark.parametrize("verb", ["find", "count"])
+def test_an_unknown_filter_of_a_query_is_refused(keyed_server: LiveServer, verb: str) -> None:
+    """A server that ignored the filter of a newer client would return all jobs."""
+    headers = {wire_format.PROTOCOL_HEADER: wire_format.PROTOCOL}
+    body = json.loads(wire_format.request_schema(verb).dump(**call_arguments(verb)))
+    body["query"]["region"] = "north"
+    with keyed_server.client(keyed_server.key(Role.ADMIN)) as web:
+        response = web.post(f"{wire_format.PATH}/{verb}", json=body, headers=headers)
+    assert response.status_code == 422
+    assert "query.region" in response.json()["detail"]
+
+
 async def test_a_disconnect_cancels_the_wait_of_a_worker(
     keyed_server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
