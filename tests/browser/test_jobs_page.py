@@ -13,6 +13,7 @@ from tests.browser.jobs_page_helpers import enqueue_many, make, serve_with_worke
 from tests.browser.page_helpers import PHONE, expect, open_page, run_in_thread, sign_in
 from tests.server.conftest import LiveServer, enqueue, run_server, until, wait_for
 
+from windlass.core.admission.limit import Limit
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 
@@ -163,6 +164,17 @@ def test_rows_update_in_place_and_new_jobs_wait_for_a_click(
         ids = rows(page).locator(".open").evaluate_all("found => found.map(link => link.id)")
         assert ids == [f"job-{job}" for job in (third, second, first)]
         expect(page.get_by_role("button", name="new job")).to_have_count(0)
+
+
+def test_a_row_shows_which_limit_and_key_the_job_waits_for(
+    browser: Any, served: LiveServer, web: httpx.Client
+) -> None:
+    run_in_thread(lambda: served.app.limits.set("key:stepped", Limit(concurrency=1)))
+    options = {"queue": "idle", "limitKey": "ann"}  # no worker claims from this queue
+    _, waiting = (enqueue(web, "stepped", options, success_file="x")["id"] for _ in range(2))
+    with open_page(browser, served.url, "jobs?queue=idle") as dashboard:
+        reason = row(dashboard.page, waiting).locator(".of-progress div")
+        expect(reason).to_have_text(["waiting for limit key:stepped", "ann"])
 
 
 @pytest.mark.slow

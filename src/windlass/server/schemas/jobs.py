@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Self
 from uuid import UUID
 
+from windlass.core.admission.gates import limit_name
 from windlass.core.clock import Instant, to_datetime
 from windlass.core.codec import Codec, Purpose
 from windlass.core.diagnosis import Diagnosis
@@ -28,7 +29,7 @@ def iso(instant: Instant) -> str:
 
 
 def decode_value(codec: Codec, data: bytes | None, purpose: Purpose) -> tuple[Any, bool]:
-    """Return the value, and whether it is sealed: encrypted with a key that the server lacks."""
+    """Return the value, and whether it is sealed: this server cannot decode it."""
     if data is None:
         return None, False
     try:
@@ -119,7 +120,10 @@ class JobSummary(ResponseModel):
 
     @classmethod
     def field_values(cls, row: JobRow) -> dict[str, Any]:
-        return shared_fields(cls, row) | {"error_code": row.error.code if row.error else None}
+        return shared_fields(cls, row) | {
+            "error_code": row.error.code if row.error else None,
+            "gate": limit_name(row.gate) if row.gate else None,
+        }
 
 
 class JobNode(JobSummary):
@@ -145,7 +149,7 @@ class GraphView(ResponseModel):
 
 
 class JobView(JobSummary):
-    """A job with all its data. `sealed`: the server lacks the key to decrypt some of it."""
+    """A job with all its data. `sealed`: this server cannot decode some of it."""
 
     arguments: Any
     result: Any
