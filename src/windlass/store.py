@@ -227,7 +227,10 @@ class Store(ABC):
 
     @abstractmethod
     async def prune(self, retention: Retention, limit: int) -> Pruned:
-        """Delete data past its retention: up to `limit` jobs, and the logs of as many jobs."""
+        """Delete data past its retention: up to `limit` jobs, and the logs of as many jobs.
+
+        Also deletes expired records, and old counts per minute (rollups).
+        """
 
     # -- operators
 

@@ -130,7 +130,9 @@ class JobFilters(RequestModel):
     tag: Annotated[Repeated[str], Field(description="All of these tags.")] = ()
     owner: Annotated[str | None, Field(description="Owner of the job.")] = None
     team: Annotated[str | None, Field(description="Team of the job.")] = None
-    error: Annotated[str | None, Field(description="Exact error code.")] = None
+    error: Annotated[
+        str | None, Field(description="Error code; for other exceptions, the class name.")
+    ] = None
     text: Annotated[
         str | None,
         Field(

@@ -21,7 +21,7 @@ from windlass.server.schemas.jobs import decode_value
 class ScheduleView(ResponseModel):
     """A schedule; `nextTicks` has five ticks, none while paused.
 
-    `lastJobId` is null if that job was deleted. `sealed`: the server lacks the key to decrypt the
+    `lastJobId` is null if that job was deleted. `sealed`: this server cannot decode the
     arguments.
     """
 

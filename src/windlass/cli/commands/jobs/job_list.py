@@ -34,7 +34,9 @@ def list_jobs(
     tag: Annotated[
         list[str] | None, typer.Option(help="Filter by tag; repeat to require several.")
     ] = None,
-    error: Annotated[str | None, typer.Option(help="Filter by error code.")] = None,
+    error: Annotated[
+        str | None, typer.Option(help="Filter by error code; for other exceptions, the class name.")
+    ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=MAX_PAGE, help="Number of jobs.")
     ] = 20,
