@@ -175,7 +175,7 @@ class Store(ABC):
     ) -> None:
         await self.close()
 
-    # -- enqueueing
+    # -- enqueuing
 
     @abstractmethod
     async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:

@@ -96,7 +96,7 @@ class Task(Generic[P, R]):
         return Task(self._container, self.spec, replace(self._options, **changes))
 
     def new_job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """Return the job of a call without enqueueing it, for bulk enqueues."""
+        """Return the job of a call without enqueuing it, for bulk enqueues."""
         return self._app.prepare(self.spec, args, kwargs, self._options)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:

@@ -29,12 +29,12 @@ class ReasonCode(StrEnum):
     LIMITED = "limited"  # a concurrency or rate limit is reached
     SIGNAL = "signal"  # suspended until a signal arrives
     SCHEDULED = "scheduled"  # scheduled for later
-    BACKING_OFF = "backing_off"  # failed, waits for its next attempt
+    RETRYING = "retrying"  # failed, waits for its next attempt
     SNOOZED = "snoozed"  # snoozed by its task
     DUE = "due"  # due, but not queued yet
     PAUSED = "paused"  # its queue is paused
     NO_WORKER = "no_worker"  # no running worker consumes its queue
-    UNRESPONSIVE = "unresponsive"  # the workers of its queue stopped fetching jobs
+    UNRESPONSIVE = "unresponsive"  # the workers of its queue stopped claiming jobs
     UNKNOWN_TASK = "unknown_task"  # no running worker of its queue has its task
     BUSY = "busy"  # all slots of its queue are busy
     BEHIND = "behind"  # other jobs are ahead in its queue
@@ -257,10 +257,10 @@ def _not_due(row: JobRow) -> Reason:
             f"Next attempt at {until} after {row.error.code} in attempt {row.attempt} "
             f"(retry {row.retry_count} of {row.policy.max_retries})"
         )
-        return Reason(code=ReasonCode.BACKING_OFF, text=text, at=row.due_at)
+        return Reason(code=ReasonCode.RETRYING, text=text, at=row.due_at)
     if row.trigger is Trigger.CRASH:
         text = f"Next attempt at {until}, because its worker died"
-        return Reason(code=ReasonCode.BACKING_OFF, text=text, at=row.due_at)
+        return Reason(code=ReasonCode.RETRYING, text=text, at=row.due_at)
     return Reason(code=ReasonCode.SNOOZED, text=f"Next attempt at {until}", at=row.due_at)
 
 
@@ -313,7 +313,7 @@ def _unresponsive(row: JobRow, names: Sequence[str]) -> Reason:
     return Reason(
         code=ReasonCode.UNRESPONSIVE,
         text=f"{', '.join(names)} should consume queue {row.queue!r} and {has} free slots, "
-        f"but {has} stopped fetching jobs",
+        f"but {has} stopped claiming jobs",
         advice="check the log of that worker, and restart it",
     )
 

@@ -11,8 +11,10 @@ import pytest
 from tests.worker.spy_store import SpyStore
 
 from windlass import Windlass, WorkerConfig
+from windlass.cli.commands.jobs.show import OUTCOMES
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
+from windlass.core.job.state import RESCUING, SETTLING, Trigger
 from windlass.stores import open_store
 from windlass.worker.loops.presence import Presence
 
@@ -69,12 +71,16 @@ def test_all_details_of_a_job_are_shown(run_cli: Any, enqueue_job: Any) -> None:
     job = enqueue_job("broken", why="rust [here]")
     answer = run_cli("jobs", "show", job)
     for part in (job, "failed", "tasks.broken", '{"why": "rust [here]"}', "ValueError: rust [here]",
-                 "fail: ValueError", "retry the job"):  # fmt: skip
+                 "failed: ValueError", "failed, retried", "arguments", "retry the"):  # fmt: skip
         assert part in answer.out, part
     facts = run_cli("jobs", "show", job, "--json").json
     assert facts["payload"] == {"why": "rust [here]"}
     assert facts["lastError"]["message"] == "rust [here]"
     assert [one["outcome"] for one in facts["attempts"]] == ["retry", "fail"]
+
+
+def test_every_end_of_an_attempt_has_a_text() -> None:
+    assert OUTCOMES.keys() == SETTLING | RESCUING | {Trigger.CANCEL}
 
 
 def test_a_job_is_found_by_the_end_of_its_id(run_cli: Any, enqueue_job: Any) -> None:

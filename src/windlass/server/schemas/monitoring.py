@@ -74,7 +74,7 @@ class PausedView(ResponseModel):
 
 
 class WorkerView(ResponseModel):
-    """A live worker; `unresponsive` if it has free slots but has not claimed for a while."""
+    """A running worker; `unresponsive` if it has free slots but has not claimed for a while."""
 
     name: str
     host: str

@@ -29,8 +29,21 @@ _FIELDS = (
     ("endedAt", "ended"), ("dueAt", "due"), ("expiresAt", "expires"), ("worker", "worker"),
     ("cancelRequestedAt", "cancel requested"), ("cancelReason", "cancel reason"),
     ("retryOf", "retry of"), ("retriedAs", "retried as"), ("lastCompletedStep", "last step"),
-    ("payload", "payload"), ("result", "result"), ("flowId", "flow"),
+    ("payload", "arguments"), ("result", "result"), ("flowId", "flow"),
 )  # fmt: skip
+
+OUTCOMES = {
+    Trigger.SUCCEED: "succeeded",
+    Trigger.FAIL: "failed",
+    Trigger.GIVE_UP: "crashed, no retries left",
+    Trigger.RETRY: "failed, retried",
+    Trigger.CRASH: "crashed",
+    Trigger.CANCEL: "canceled",
+    Trigger.ABORT: "canceled by task",
+    Trigger.SNOOZE: "snoozed",
+    Trigger.SUSPEND: "suspended",
+    Trigger.RELEASE: "released",
+}  # as on the job page of the dashboard
 
 
 def show(job: JobId, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
@@ -88,7 +101,8 @@ def _attempts(row: JobRow, attempts: Sequence[Attempt], console: Console) -> Non
         )
         # A task that stops on request did not cancel itself.
         requested = attempt.outcome is Trigger.ABORT and row.cancel_at is not None
-        outcome = "cancel" if requested else attempt.outcome.value if attempt.outcome else ""
+        trigger = Trigger.CANCEL if requested else attempt.outcome
+        outcome = "" if trigger is None else OUTCOMES.get(trigger, trigger.value)
         if attempt.error is not None:
             outcome += f": {attempt.error.code}"
         table.add_row(
