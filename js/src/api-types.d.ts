@@ -335,7 +335,7 @@ export interface Limit {
   declared: LimitSettings | null;
   override: LimitSettings | null;
   /** Jobs queued or running; null for a limit per key. */
-  holding: number | null;
+  inUse: number | null;
   waiting: number | null;
   /** `waiting` is a lower bound. */
   capped: boolean;

@@ -199,7 +199,7 @@ def _limited(gate: str, seen: Observations) -> Iterator[Reason]:
         yield from _no_sweeper(seen)
         return
     stats, reached = status.stats, False
-    if limit.concurrency is not None and stats.holding >= limit.concurrency:
+    if limit.concurrency is not None and stats.in_use >= limit.concurrency:
         reached = True
         yield Reason(
             code=ReasonCode.LIMITED,
@@ -230,9 +230,9 @@ def _admitted_soon(text: str) -> Reason:
 
 def _holders(stats: GateStats) -> str:
     named = [str(job_id) for job_id in stats.holders]
-    if stats.holding > len(named):
-        named.append(f"{stats.holding - len(named):,} more")
-    return f"{'job' if stats.holding == 1 else 'jobs'} {', '.join(named)}"
+    if stats.in_use > len(named):
+        named.append(f"{stats.in_use - len(named):,} more")
+    return f"{'job' if stats.in_use == 1 else 'jobs'} {', '.join(named)}"
 
 
 def _dependencies(row: JobRow, seen: Observations) -> Reason:

@@ -192,7 +192,7 @@ class LimitSettings(ResponseModel):
 class LimitView(ResponseModel):
     """A limit; `limit` is in effect: the override, or else the declared one.
 
-    `holding` counts queued and running jobs, `waiting` jobs that wait for a slot; a lower bound if
+    `inUse` counts queued and running jobs, `waiting` jobs that wait for a slot; a lower bound if
     `capped`. Both are null for limits per key (`key:…`), which have many gates.
     """
 
@@ -200,7 +200,7 @@ class LimitView(ResponseModel):
     limit: LimitSettings
     declared: LimitSettings | None
     override: LimitSettings | None
-    holding: int | None
+    in_use: int | None
     waiting: int | None
     capped: bool
 

@@ -119,7 +119,7 @@ def stats(data: MemoryData, gate: str) -> GateStats:
     )
     return GateStats(
         waiting=min(len(waiting_at(data, gate)), COUNT_CAP),
-        holding=len(held),
+        in_use=len(held),
         holders=tuple(job_id for _, job_id in held[: gates.MAX_HOLDERS]),
         next_check_at=data.next_checks.get(gate),
     )
