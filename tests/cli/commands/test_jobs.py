@@ -48,6 +48,12 @@ def test_a_list_is_filtered_by_state_queue_task_tag_and_error(
     assert ids("--error", "KeyError") == []
 
 
+def test_a_list_shows_when_a_delayed_job_is_scheduled(run_cli: Any, enqueue_job: Any) -> None:
+    job = enqueue_job("add", a=1, run=False, options={"delay": "2h"})
+    assert "scheduled in 1h" in run_cli("jobs", "list").out
+    assert "  scheduled for    2" in run_cli("jobs", "show", job).out
+
+
 def test_a_long_list_is_paged(run_cli: Any, enqueue_job: Any) -> None:
     made = [enqueue_job("add", a=n, run=False) for n in range(3)]
     page = run_cli("jobs", "list", "--json", "--limit", "2").json
@@ -187,7 +193,7 @@ def test_results_are_printed_when_the_store_fails_midway(
     answer = run_cli("jobs", "cancel", *jobs, *(["--json"] if as_json else []))
     assert answer.code == 3
     assert "the disk is gone" in answer.err
-    assert f"not tried: {jobs[2]}" in answer.err
+    assert f"not attempted: {jobs[2]}" in answer.err
     if as_json:
         results = [(one["id"], one.get("error")) for one in answer.json]
         assert results == [(jobs[0], None), (jobs[1], "store_unavailable")]

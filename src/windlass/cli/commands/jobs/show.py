@@ -26,8 +26,9 @@ _FIELDS = (
     ("team", "team"), ("tags", "tags"), ("requestId", "request id"), ("uniqueKey", "unique key"),
     ("limitKey", "limit key"), ("gate", "waiting for"),
     ("createdAt", "created"), ("queuedAt", "queued"), ("startedAt", "started"),
-    ("endedAt", "ended"), ("dueAt", "due"), ("expiresAt", "expires"), ("worker", "worker"),
-    ("cancelRequestedAt", "cancel requested"), ("cancelReason", "cancel reason"),
+    ("endedAt", "ended"), ("dueAt", "scheduled for"), ("expiresAt", "expires"),
+    ("worker", "worker"), ("cancelRequestedAt", "cancel requested"),
+    ("cancelReason", "cancel reason"),
     ("retryOf", "retry of"), ("retriedAs", "retried as"), ("lastCompletedStep", "last step"),
     ("payload", "arguments"), ("result", "result"), ("flowId", "flow"),
 )  # fmt: skip
