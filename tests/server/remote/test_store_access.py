@@ -377,15 +377,15 @@ async def test_a_job_of_another_team_is_never_returned_as_a_duplicate(
 ) -> None:
     async with (
         remote(keyed_server, Role.PRODUCER, team="green") as green,
-        remote(keyed_server, Role.PRODUCER, team="grey") as grey,
+        remote(keyed_server, Role.PRODUCER, team="gray") as gray,
     ):
         first = make_job(request_id="same", unique_key="same")
         await green.enqueue([first])
         for again in (make_job(request_id="same"), make_job(unique_key="same"), first):
-            [response] = await grey.enqueue([again])
+            [response] = await gray.enqueue([again])
             assert (response.status, response.row) == (EnqueueStatus.CONFLICT, None)
             assert str(first.id) not in str(response.error) or again is first
-        [response] = await grey.enqueue([make_job(depends_on=(first.id,))])
+        [response] = await gray.enqueue([make_job(depends_on=(first.id,))])
         assert isinstance(response.error, NotFoundError)
 
 
@@ -394,11 +394,11 @@ async def test_debounce_does_not_replace_a_job_of_another_team(
 ) -> None:
     async with (
         remote(keyed_server, Role.PRODUCER, team="green") as green,
-        remote(keyed_server, Role.PRODUCER, team="grey") as grey,
+        remote(keyed_server, Role.PRODUCER, team="gray") as gray,
     ):
         first = make_job(unique_key="waiting")
         await green.enqueue([first])
-        [response] = await grey.enqueue([make_job(unique_key="waiting", debounce=True)])
+        [response] = await gray.enqueue([make_job(unique_key="waiting", debounce=True)])
         [row] = await green.get([first.id])
     assert not response.accepted
     assert row is not None

@@ -151,7 +151,7 @@ class JobFilters(RequestModel):
         datetime | None, Field(description="Created at this time or later.")
     ] = None
     created_to: Annotated[datetime | None, Field(description="Created before this time.")] = None
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="Maximum of jobs.")] = 100
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="Maximum number of jobs.")] = 100
 
     def query(self, caller: Caller, cursor: str | None = None) -> JobQuery:
         return JobQuery(

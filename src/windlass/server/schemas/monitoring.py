@@ -178,7 +178,7 @@ class FailureList(ResponseModel):
 
 
 class LimitSettings(ResponseModel):
-    """Maximum of running jobs, and of starts within any `period` seconds."""
+    """Maximum number of running jobs, and of starts within any `period` seconds."""
 
     concurrency: int | None
     starts: int | None
