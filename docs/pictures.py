@@ -35,7 +35,7 @@ THEMES: dict[str, dict[str, Any]] = {
     "dark": {"viewport": DESK, "color_scheme": "dark"},
     "phone": {"viewport": PHONE, "color_scheme": "light"},
 }
-FILMS = ("harbour", "glacier", "night-train", "orchard", "lighthouse", "market", "dunes", "ferry")
+FILMS = ("harbor", "glacier", "night-train", "orchard", "lighthouse", "market", "dunes", "ferry")
 FAILED = JobQuery(states=frozenset({State.FAILED}), limit=1)
 PAST = 3500.0  # seconds of simulated work before the screenshots
 RATE = 80.0  # speed of the simulated clock
@@ -156,7 +156,7 @@ class Studio:
         for film in FILMS[:6]:
             await self.transcode.options(owner="ben", tags=("film",)).aenqueue(film, height=1080)
         await self.send.options(delay="10m").aenqueue(to="ann@example.com")
-        first = await self.transcode.options(priority=9, owner="ann").aenqueue("harbour")
+        first = await self.transcode.options(priority=9, owner="ann").aenqueue("harbor")
         return flow, str(first.id)
 
 

@@ -100,7 +100,7 @@ def _reasons(row: JobRow, seen: Observations) -> Iterator[Reason]:
         yield _finished(row)
     elif row.state is State.RUNNING:
         yield from _running(row, seen)
-    elif maintenance.is_expired(row, seen.now):
+    elif maintenance.expired(row, seen.now):
         yield Reason(
             code=ReasonCode.EXPIRED,
             text=f"Expired at {_time(row.expires_at)} before its first start: "

@@ -187,7 +187,7 @@ class MemoryWrites(MemoryMaintenance):
             for row in self._data.jobs.values()
             if row.state is State.QUEUED
             and row.queue == queue
-            and not maintenance.is_expired(row, now)
+            and not maintenance.expired(row, now)
         )
         return heapq.nsmallest(limit, ready, key=queue_order)
 
