@@ -8,6 +8,7 @@ Runs one simulated hour of a sample application with a real server, a worker and
 from __future__ import annotations
 
 import asyncio
+import linecache
 import math
 import random
 import shutil
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 from playwright.async_api import Page, async_playwright
@@ -221,5 +223,15 @@ async def with_server(studio: Studio, action: Callable[[str], Awaitable[None]]) 
         await studio.app.aclose()
 
 
+def load_from(path: str) -> ModuleType:
+    """Load this module as if from another path: tracebacks in the screenshots show it."""
+    source = Path(__file__).read_text()
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    module = sys.modules["tasks"] = ModuleType("tasks")
+    module.__file__ = __file__
+    exec(compile(source, path, "exec"), vars(module))  # noqa: S102 - this file
+    return module
+
+
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(asyncio.run(load_from("/app/tasks.py").main()))
