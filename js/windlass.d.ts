@@ -230,7 +230,7 @@ export declare class Windlass {
   flows(query?: FlowsQuery, options?: Options): Promise<FlowPage>;
   flow(id: string, options?: Options & { limit?: number }): Promise<Flow>;
   cancelFlow(id: string, options?: CancelOptions): Promise<FlowActionResult>;
-  /** Retry failed and canceled jobs and their dependents; succeeded jobs stay. */
+  /** Retry failed and canceled jobs and their dependents; succeeded jobs are kept. */
   retryFlow(id: string, options?: Options): Promise<FlowActionResult>;
   resumeFlow(id: string, options?: Options): Promise<FlowActionResult>;
   limits(options?: Options): Promise<Limit[]>;

@@ -527,7 +527,7 @@ async def test_a_twin_stores_the_limits_of_its_app_separately(
 # -- at run time
 
 
-async def test_limits_are_listed_with_counts_of_holding_and_waiting_jobs(app: Windlass) -> None:
+async def test_limits_are_listed_with_counts_of_used_slots_and_waiting_jobs(app: Windlass) -> None:
     @app.task(name="mail", limit=TWO, limit_key="tenant", key_limit=FIVE)
     async def mail(tenant: str) -> None: ...
 
@@ -537,9 +537,9 @@ async def test_limits_are_listed_with_counts_of_holding_and_waiting_jobs(app: Wi
     found = {one.name: one for one in await app.limits.alist()}
     assert list(found) == ["key:mail", "queue:default", "task:mail"]
     task, queue, key = found["task:mail"], found["queue:default"], found["key:mail"]
-    assert (task.holding, task.waiting) == (2, 1)
-    assert (queue.holding, queue.waiting, queue.override) == (2, 0, Limit(starts=9, period=60))
-    assert (key.holding, key.waiting, key.declared) == (None, None, FIVE)
+    assert (task.in_use, task.waiting) == (2, 1)
+    assert (queue.in_use, queue.waiting, queue.override) == (2, 0, Limit(starts=9, period=60))
+    assert (key.in_use, key.waiting, key.declared) == (None, None, FIVE)
 
 
 async def test_a_set_limit_applies_at_once_and_a_reset_admits_all(app: Windlass) -> None:
@@ -547,7 +547,7 @@ async def test_a_set_limit_applies_at_once_and_a_reset_admits_all(app: Windlass)
     async def task() -> None: ...
 
     made = await app.limits.aset("queue:default", Limit(concurrency=1))
-    assert (made.limit, made.holding, made.waiting) == (Limit(concurrency=1), 0, 0)
+    assert (made.limit, made.in_use, made.waiting) == (Limit(concurrency=1), 0, 0)
     jobs = [await task.aenqueue() for _ in range(3)]
     assert [job.state for job in jobs] == [State.QUEUED, State.CREATED, State.CREATED]
     assert await app.limits.areset("queue:default") is None

@@ -16,6 +16,19 @@ BANNED = ("told", "heard", "wish", "wishes", "whoever", "whom", "somebody", "nob
 THIS_FILE = Path(__file__).resolve()
 GENERATED = {"__pycache__", "node_modules", "static"}
 TEXT = {".py", ".md", ".sql", ".js", ".ts", ".css", ".html"}
+SPELLINGS = {
+    "enqueueing": "enqueuing",
+    "colour": "color",
+    "neighbour": "neighbor",
+    "behaviour": "behavior",
+    "harbour": "harbor",
+    "randomise": "randomize",
+    "recognise": "recognize",
+    "serialise": "serialize",
+    "normalise": "normalize",
+    "initialise": "initialize",
+    "signalled": "signaled",
+}
 REAL_USES = {"tests/stores/postgres/pgbouncer.py: nobody": 1}  # a Unix user
 FOLDERS = (
     "src", "docs", "js", "tests", "benchmarks", "examples",
@@ -65,3 +78,14 @@ def test_texts_use_plain_words() -> None:
             for match in pattern.findall(path.read_text()):
                 found[f"{path.relative_to(ROOT)}: {match.lower()}"] += 1
     assert found == REAL_USES
+
+
+def test_each_word_has_one_spelling() -> None:
+    pattern = re.compile("|".join(SPELLINGS), re.IGNORECASE)
+    found = [
+        f"{path.relative_to(ROOT)}: {match}, write {SPELLINGS[match.lower()]}"
+        for path in files_in(*FOLDERS)
+        if path.suffix in TEXT and path != THIS_FILE
+        for match in pattern.findall(path.read_text())
+    ]
+    assert found == []

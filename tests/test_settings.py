@@ -138,7 +138,7 @@ def test_a_key_comes_from_the_settings_and_errors_never_show_it(
         ('lease = "soon"', "lease in .* is 'soon'; write seconds"),
         ("[queues]\nmedia = true", "'media' of queues in .* is True"),
         ("url = ", "cannot be read as TOML"),
-        ("colour = 1", "unknown settings: colour; valid are url, app"),
+        ("color = 1", "unknown settings: color; valid are url, app"),
     ],
 )
 def test_an_invalid_setting_is_refused_with_its_source(

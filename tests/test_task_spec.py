@@ -35,7 +35,7 @@ ID = UUID("018f2f6e-0000-7000-8000-000000000001")
 NOON = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
 
-class Colour(enum.Enum):
+class Color(enum.Enum):
     RED = "red"
 
 
@@ -195,8 +195,8 @@ def test_a_missing_and_an_unknown_argument_are_named() -> None:
 
     with pytest.raises(InvalidArgumentError, match="path"):
         Signature(task, "t").store((), {})
-    with pytest.raises(InvalidArgumentError, match="colour"):
-        Signature(task, "t").store(("a",), {"colour": "red"})
+    with pytest.raises(InvalidArgumentError, match="color"):
+        Signature(task, "t").store(("a",), {"color": "red"})
 
 
 @pytest.mark.parametrize("value", [object(), b"\xff\xfe", {"deep": [object()]}])
@@ -247,7 +247,7 @@ def test_an_argument_that_the_task_no_longer_has_is_ignored() -> None:
         (timedelta, timedelta(minutes=3, microseconds=5)),
         (Decimal, Decimal("1.10")),
         (Path, Path("/tmp/a.mov")),
-        (Colour, Colour.RED),
+        (Color, Color.RED),
         (Point, Point(1, 2.5)),
         (Order, Order(number=1, at=NOON, lines=[Point(1)])),
         (Camel, Camel(firstName="Ada")),

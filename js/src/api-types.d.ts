@@ -217,7 +217,7 @@ export interface Failures {
 export interface FailuresQuery {
   /** Failed at this time or later; default: a day ago. */
   since?: string | Date | null;
-  /** Maximum of groups. */
+  /** Maximum number of groups. */
   limit?: number;
   /** Only this group, with its job ids. */
   group?: string | null;
@@ -243,7 +243,7 @@ export interface Filter {
   owner?: string | null;
   /** Team of the job. */
   team?: string | null;
-  /** Exact error code. */
+  /** Error code; for other exceptions, the class name. */
   error?: string | null;
   /**
    * Part of the task, a tag, or the error's code, type or message; ignores case. Values of an
@@ -264,7 +264,7 @@ export interface Filter {
   createdFrom?: string | Date | null;
   /** Created before this time. */
   createdTo?: string | Date | null;
-  /** Maximum of jobs. */
+  /** Maximum number of jobs. */
   limit?: number;
   /** `cursor` of the previous page. */
   cursor?: string | null;
@@ -304,7 +304,7 @@ export interface FlowSummary {
 
 /** Query parameters of `GET /api/flows`. */
 export interface FlowsQuery {
-  /** Maximum of flows. */
+  /** Maximum number of flows. */
   limit?: number;
   /** `cursor` of the previous page. */
   cursor?: string | null;
@@ -316,7 +316,7 @@ export interface Graph {
   capped: boolean;
 }
 
-/** A job with all its data. `sealed`: some of it is encrypted with a key that is missing. */
+/** A job with all its data. `sealed`: some of it cannot be decoded here. */
 export interface Job extends JobSummary {
   arguments: any;
   result: any;
@@ -410,16 +410,16 @@ export interface KeyList {
 export type KeyState = "valid" | "expired" | "revoked";
 
 /**
- * A limit; `limit` is in effect: the override, or else the declared one. `holding` counts queued
- * and running jobs, `waiting` jobs that wait for a slot; a lower bound if `capped`. Both are null
- * for limits per key (`key:…`), which have many gates.
+ * A limit; `limit` is in effect: the override, or else the declared one. `inUse` counts queued and
+ * running jobs, `waiting` jobs that wait for a slot; a lower bound if `capped`. Both are null for
+ * limits per key (`key:…`), which have many gates.
  */
 export interface Limit {
   name: string;
   limit: LimitSettings;
   declared: LimitSettings | null;
   override: LimitSettings | null;
-  holding: number | null;
+  inUse: number | null;
   waiting: number | null;
   capped: boolean;
 }
@@ -429,7 +429,7 @@ export interface LimitList {
   limits: Limit[];
 }
 
-/** Maximum of running jobs, and of starts within any `period` seconds. */
+/** Maximum number of running jobs, and of starts within any `period` seconds. */
 export interface LimitSettings {
   concurrency: number | null;
   starts: number | null;
@@ -561,7 +561,7 @@ export interface Reason {
 /** Kinds of reasons. */
 export type ReasonCode =
   | "finished" | "running" | "canceling" | "lease_lost" | "expired" | "held" | "dependencies"
-  | "limited" | "signal" | "scheduled" | "backing_off" | "snoozed" | "due" | "paused" | "no_worker"
+  | "limited" | "signal" | "scheduled" | "retrying" | "snoozed" | "due" | "paused" | "no_worker"
   | "unresponsive" | "unknown_task" | "busy" | "behind" | "ready";
 
 /** Why a job is canceled; stored with it. */
@@ -581,7 +581,7 @@ export type Role = "viewer" | "producer" | "worker" | "operator" | "admin";
 
 /**
  * A schedule; `nextTicks` has five ticks, none while paused. `lastJobId` is null if that job was
- * deleted. `sealed`: the arguments are encrypted with a key that is missing.
+ * deleted. `sealed`: the arguments cannot be decoded here.
  */
 export interface Schedule {
   name: string;
@@ -687,7 +687,7 @@ export interface Ticket {
   expiresAt: string;
 }
 
-/** A live worker; `unresponsive` if it has free slots but has not claimed for a while. */
+/** A running worker; `unresponsive` if it has free slots but has not claimed for a while. */
 export interface Worker {
   name: string;
   host: string;
@@ -704,7 +704,7 @@ export interface Worker {
   unresponsive: boolean;
 }
 
-/** Live workers by name. */
+/** Running workers by name. */
 export interface Workers {
   workers: Worker[];
 }

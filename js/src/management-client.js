@@ -1,4 +1,4 @@
-/** Methods for queues, workers, tasks, failures, flows, limits, statistics and schedules. */
+/** Base class of `Windlass`: methods for queues, workers, tasks, failures, flows, limits, statistics and schedules. */
 
 /** @import * as types from "../windlass.js" */
 /** @import { Http } from "./http.js" */

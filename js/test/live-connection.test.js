@@ -11,8 +11,8 @@ const lists = (call) => call.url.searchParams.getAll("list");
 const message = (type, data) => `event: ${type}\ndata: ${JSON.stringify(data)}\n\n`;
 const snapshot = (list, id, seq, more = {}) =>
   message("snapshot", { list, id, seq, state: "queued", percent: 0, listed: true, ...more });
-const closed = (topic, status) =>
-  message("closed", { ...topic, problem: status ? { title: "No", detail: "so", status } : null });
+const closed = (name, status) =>
+  message("closed", { ...name, problem: status ? { title: "No", detail: "so", status } : null });
 const listRecorder = () => {
   const calls = [];
   const notify = ({ id, seq, listed }) => void calls.push([id, seq, listed]);
@@ -43,7 +43,7 @@ test("jobs and lists share one connection", async () => {
   assert.deepEqual([server.calls.length, server.lastStream.aborted], [1, false]);
 });
 
-test("a new topic opens a connection that continues after the last events", async () => {
+test("a new job opens a connection that continues after the last events", async () => {
   const { live, server, clock } = setUpLive();
   const [one, two, late] = [recorder(), recorder(), recorder()];
   live.follow(A, one);

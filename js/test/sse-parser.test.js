@@ -19,7 +19,7 @@ const STREAMS = [
     [{ comment: "keepalive: 1" }, { comment: "" }, { comment: "y" }, message("x")]],
   ["a field without a colon", "data\n\n", [message("")]],
   ["only one leading space is removed", "data:  x\ndata:y \n\n", [message(" x\ny ")]],
-  ["unknown fields", "retry: 5\ncolour: red\n: \ndata: x\n\n",
+  ["unknown fields", "retry: 5\ncolor: red\n: \ndata: x\n\n",
     [{ comment: "" }, message("x")]],
   ["an event without data is dropped", "event: log\nid: 1-1\n\ndata: x\n\n", [message("x")]],
   ["an id with NUL is ignored", "id: 1\0\ndata: x\n\n", [message("x")]],

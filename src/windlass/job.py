@@ -70,7 +70,7 @@ class Job(Generic[R]):
 
     @property
     def last_error(self) -> dict[str, Any] | None:
-        """Return type, message, step, attempt and traceback of the last error, if any."""
+        """Return type, message, error_type, step, attempt, at and traceback of the last error."""
         error = self.row.error
         if error is None:
             return None

@@ -161,7 +161,7 @@ class Schedules:
         return self._call(self.aresume(name))
 
     async def adelete(self, name: str) -> ScheduleInfo:
-        """Delete it; its jobs stay. A declared schedule is stored again when a worker starts."""
+        """Delete it; its jobs are kept. A declared schedule returns when a worker starts."""
         return await self._explain_missing(name, self._records.delete(name))
 
     def delete(self, name: str) -> ScheduleInfo:

@@ -97,7 +97,7 @@ class Task(Generic[P, R]):
         return Task(self._container, self.spec, replace(self._options, **changes))
 
     def new_job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """Return the job of a call without enqueueing it, for bulk enqueues."""
+        """Return the job of a call without enqueuing it, for bulk enqueues."""
         return new_job(self.spec, args, kwargs, self._options, self._app.codec)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:

@@ -90,7 +90,7 @@ class Workspaces:
             shutil.rmtree(str(lineage), onerror=note, dir_fd=root)
         except RecursionError:
             warnings.append(
-                f"workspace {lineage} is nested too deeply to be removed; remove it by hand"
+                f"workspace {lineage} is nested too deeply to be removed; remove it manually"
             )
 
     def list(self, now: float) -> list[FoundWorkspace]:

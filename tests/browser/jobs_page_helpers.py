@@ -32,7 +32,7 @@ def make(place: Path) -> Windlass:
         ctx.progress(40, "outlines")
         await ctx.flush()
         await wait_for_file(gate)
-        ctx.progress(70, "colours")
+        ctx.progress(70, "colors")
 
     return app
 

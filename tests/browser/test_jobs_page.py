@@ -13,6 +13,7 @@ from tests.browser.jobs_page_helpers import enqueue_many, make, serve_with_worke
 from tests.browser.page_helpers import PHONE, expect, open_page, run_in_thread, sign_in
 from tests.server.conftest import LiveServer, enqueue, run_server, until, wait_for
 
+from windlass.core.admission.limit import Limit
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 
@@ -165,6 +166,21 @@ def test_rows_update_in_place_and_new_jobs_wait_for_a_click(
         expect(page.get_by_role("button", name="new job")).to_have_count(0)
 
 
+def test_a_row_shows_for_when_and_for_which_limit_a_job_waits(
+    browser: Any, served: LiveServer, web: httpx.Client
+) -> None:
+    run_in_thread(lambda: served.app.limits.set("key:stepped", Limit(concurrency=1)))
+    options = {"queue": "idle", "limitKey": "ann"}  # no worker claims from this queue
+    _, waiting = (enqueue(web, "stepped", options, success_file="x")["id"] for _ in range(2))
+    with open_page(browser, served.url, "jobs?queue=idle") as dashboard:
+        reason = row(dashboard.page, waiting).locator(".of-progress div")
+        expect(reason).to_have_text(["waiting for limit key:stepped", "ann"])
+        later = enqueue(web, "add", {"queue": "idle", "delay": "2h"}, a=1)["id"]
+        dashboard.page.get_by_role("button", name="Show 1 new job").click()
+        reason = row(dashboard.page, later).locator(".of-progress div")
+        expect(reason).to_have_text([re.compile("^scheduled for .*:"), "in 1 h"])
+
+
 @pytest.mark.slow
 def test_a_row_that_no_longer_matches_keeps_its_position(
     browser: Any, served: LiveServer, web: httpx.Client, tmp_path: Path
@@ -266,7 +282,7 @@ def test_jobs_are_selected_by_keyboard_and_canceled(
         page.get_by_role("button", name="Cancel", exact=True).click()
         question = page.get_by_role("dialog")
         expect(question).to_contain_text("Cancel 2 jobs?")
-        expect(question).to_contain_text("Skips 1 job")
+        expect(question).to_contain_text("1 job is skipped (action not applicable).")
         question.get_by_role("button", name="Cancel 2 jobs").click()
         expect(page.locator(".toast")).to_contain_text("Canceled 2 jobs.")
         for job in jobs[1:3]:

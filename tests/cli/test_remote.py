@@ -54,6 +54,8 @@ jobs resume {stepped}
 jobs signal {approval} approved {"by":"ann"}
 jobs delete {done}
 jobs delete {queued} {film}
+flows list
+flows list -n 1
 flows show {flow}
 flows retry {flow}
 flows cancel {flow}

@@ -133,12 +133,12 @@ def test_a_job_that_failed_backs_off_and_names_the_error() -> None:
     job = reach(State.RETRYING).row
     at = changed(job, trigger=Trigger.RETRY, error=RETRYABLE, due_at=NOW + 10**9, retry_count=1)
     [reason] = diagnose(at, seen(now=NOW)).reasons
-    assert reason.code is ReasonCode.BACKING_OFF
+    assert reason.code == "retrying"
     assert "after io in attempt 1 (retry 1 of 3)" in reason.text
     snoozed = changed(at, trigger=Trigger.SNOOZE)
     assert codes(snoozed, seen()) == [ReasonCode.SNOOZED]
     crashed = changed(at, trigger=Trigger.CRASH)
-    assert codes(crashed, seen()) == [ReasonCode.BACKING_OFF]
+    assert codes(crashed, seen()) == [ReasonCode.RETRYING]
     assert "its worker died" in str(diagnose(crashed, seen()))
 
 
@@ -154,26 +154,24 @@ def at(limit: Limit | None, **stats: Any) -> Observations:
 
 
 def test_the_diagnosis_of_a_limited_job_names_the_holders() -> None:
-    both = at(Limit(concurrency=2), holding=2, holders=(JOB, OTHER))
+    both = at(Limit(concurrency=2), in_use=2, holders=(JOB, OTHER))
     [reason] = diagnose(limited(), both).reasons
     assert reason.code is ReasonCode.LIMITED
     assert reason.text == (
         f"The concurrency limit of 2 for queue default is reached by jobs {JOB}, {OTHER}"
     )
     assert reason.advice == "wait, or raise it: windlass limits set queue:default …"
-    one = at(Limit(concurrency=1), holding=1, holders=(JOB,))
+    one = at(Limit(concurrency=1), in_use=1, holders=(JOB,))
     assert str(diagnose(limited("task:mail.send"), one)).endswith(
         f"for task mail.send is reached by job {JOB}"
     )
-    many = at(Limit(concurrency=5), holding=1005, holders=(JOB, OTHER))
+    many = at(Limit(concurrency=5), in_use=1005, holders=(JOB, OTHER))
     assert f"jobs {JOB}, {OTHER}, 1,003 more" in str(diagnose(limited(), many))
 
 
 def test_the_diagnosis_at_a_key_gate_names_the_key_and_its_limit() -> None:
     [gate] = gates_of("default", "mail.send", "ada", {"key:mail.send"})
-    [reason] = diagnose(
-        limited(gate), at(Limit(concurrency=1), holding=1, holders=(OTHER,))
-    ).reasons
+    [reason] = diagnose(limited(gate), at(Limit(concurrency=1), in_use=1, holders=(OTHER,))).reasons
     assert "limit of 1 for key 'ada' of task mail.send is reached" in reason.text
     assert reason.advice is not None
     assert "windlass limits set key:mail.send" in reason.advice
@@ -181,7 +179,7 @@ def test_the_diagnosis_at_a_key_gate_names_the_key_and_its_limit() -> None:
 
 def test_the_diagnosis_of_a_rate_limit_names_its_end() -> None:
     later = NOW + 60 * SECOND
-    [reason] = diagnose(limited(), at(Limit(rate="10/1m"), holding=3, next_check_at=later)).reasons
+    [reason] = diagnose(limited(), at(Limit(rate="10/1m"), in_use=3, next_check_at=later)).reasons
     assert (reason.code, reason.at) == (ReasonCode.LIMITED, later)
     assert reason.text == (
         "The rate limit of queue default, 10 starts in 60 s, is reached until 2023-11-14 22:14:20Z"
@@ -190,14 +188,14 @@ def test_the_diagnosis_of_a_rate_limit_names_its_end() -> None:
 
 def test_concurrency_and_rate_may_both_be_reached() -> None:
     limit = Limit(concurrency=1, rate="1/s")
-    both = at(limit, holding=1, holders=(JOB,), next_check_at=NOW + SECOND)
+    both = at(limit, in_use=1, holders=(JOB,), next_check_at=NOW + SECOND)
     assert codes(limited(), both) == [ReasonCode.LIMITED, ReasonCode.LIMITED]
 
 
 def test_a_job_at_a_limit_with_capacity_is_admitted_by_the_next_sweep() -> None:
     for around, text in (
         (
-            at(Limit(concurrency=2), holding=1, next_check_at=0),
+            at(Limit(concurrency=2), in_use=1, next_check_at=0),
             "The limit of queue default has free capacity",
         ),
         (at(None), "The limit of queue default was removed"),
@@ -212,7 +210,7 @@ def test_a_job_at_a_limit_of_a_paused_queue_has_both_reasons() -> None:
     around = Observations(
         now=NOW,
         paused=True,
-        gate=GateStatus(limit=Limit(concurrency=1), stats=GateStats(holding=1, holders=(OTHER,))),
+        gate=GateStatus(limit=Limit(concurrency=1), stats=GateStats(in_use=1, holders=(OTHER,))),
     )
     assert codes(limited(), around) == [ReasonCode.LIMITED, ReasonCode.PAUSED]
     woken = limited(trigger=Trigger.SUSPEND)  # it no longer waits for a signal

@@ -206,7 +206,7 @@ def test_a_schedule_round_trips() -> None:
 
 
 def test_unknown_fields_of_a_schedule_are_ignored() -> None:
-    newer = make().encode()[:-1] + b',"colour":"red"}'
+    newer = make().encode()[:-1] + b',"color":"red"}'
     assert Schedule.decode(newer) == make()
 
 

@@ -13,13 +13,13 @@ from typing import Any
 
 from tests.process.process_table import hold_the_interpreter
 
-from windlass.process.parent_link import ParentLink, StopRequested
+from windlass.process.parent_connection import ParentConnection, StopRequested
 
 IGNORES_SIGTERM = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
 
 
 def main(connection: socket) -> None:
-    with ParentLink(connection) as parent:
+    with ParentConnection(connection) as parent:
         try:
             while True:
                 message = parent.next()
@@ -29,16 +29,16 @@ def main(connection: socket) -> None:
             parent.send({"did": "stop"})
 
 
-def request(parent: ParentLink, argument: Any) -> Any:
+def request(parent: ParentConnection, argument: Any) -> Any:
     return parent.request({"want": argument}).result()
 
 
-def start(parent: ParentLink, argument: Any) -> int:
+def start(parent: ParentConnection, argument: Any) -> int:
     """Start a grandchild, which ignores SIGTERM."""
     return subprocess.Popen([sys.executable, "-I", "-S", "-c", IGNORES_SIGTERM]).pid
 
 
-def fork(parent: ParentLink, argument: Any) -> int:
+def fork(parent: ParentConnection, argument: Any) -> int:
     """Fork a process that keeps the child's end of the channel."""
     pid = os.fork()
     if pid == 0:
@@ -46,16 +46,16 @@ def fork(parent: ParentLink, argument: Any) -> int:
     return pid
 
 
-def sleep(parent: ParentLink, argument: Any) -> None:
+def sleep(parent: ParentConnection, argument: Any) -> None:
     parent.send({"at": "sleep"})
     time.sleep(600)
 
 
-def hold(parent: ParentLink, argument: Any) -> None:
+def hold(parent: ParentConnection, argument: Any) -> None:
     hold_the_interpreter(argument)
 
 
-COMMANDS: dict[str, Callable[[ParentLink, Any], Any]] = {
+COMMANDS: dict[str, Callable[[ParentConnection, Any], Any]] = {
     "repeat": lambda _, argument: argument,
     "pid": lambda _, argument: os.getpid(),
     "request": request,

@@ -74,7 +74,7 @@ async def test_messages_sent_before_the_end_are_received(
     one.send({"last": "message"})
     one.close()
     assert await two.receive() == {"last": "message"}
-    with pytest.raises(EOFError, match="gone"):
+    with pytest.raises(EOFError, match="closed the connection"):
         await two.receive()
     two.send({"to": "closed"})
     one.send({"from": "closed"})

@@ -40,7 +40,7 @@ def fake_worker(
 
 
 def test_a_killed_worker_leaves_no_process_behind(tmp_path: Path) -> None:
-    """Also if a terminal or a service manager has signalled the warden."""
+    """Also if a terminal or a service manager has signaled the warden."""
     with fake_worker("sleep", tmp_path) as (worker, child, grandchild, warden):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(warden, number)

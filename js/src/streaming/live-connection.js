@@ -1,18 +1,19 @@
 /**
  * Any number of jobs and lists on one connection.
  *
- * Waits for subscriptions and messages. Guarantees one connection at a time with all topics, each
- * job after its last event. Opens a new connection 50 ms after topics change. Retries without
- * limit, at most 30 seconds apart, and immediately when the network is back, the page becomes visible,
- * or the machine resumes. An error of one job or list does not affect the others.
- * Disconnects without topics, and after 401 until `restart()`. A crash leaves no state.
+ * Waits for subscriptions and messages. Guarantees one connection at a time, with all jobs and lists.
+ * Each job resumes after the last event received. Opens a new connection 50 ms after the jobs or
+ * lists change. Retries without limit, at most 30 seconds apart, and immediately when the network is
+ * back, the page becomes visible, or the machine resumes. An error of one job or list does not affect the others.
+ * Disconnects when nothing is subscribed. After 401, stays disconnected until `restart()`.
+ * A crash leaves no state.
  */
 
 /** @import { ConnectionState, FollowOptions, ListFilter } from "../../windlass.js" */
 /** @import { LiveListOptions, Snapshot, SseMessage } from "../../windlass.js" */
 /** @import { Context, MessageResult } from "./reconnecting-stream.js" */
 /** @import { Subscriber } from "./list-watch.js" */
-/** @import { Topic } from "./topics.js" */
+/** @import { FollowedItem } from "./followed-items.js" */
 /** @import { Feed } from "./feeds.js" */
 
 import { watchReconnectTriggers } from "./reconnect-triggers.js";
@@ -23,7 +24,7 @@ import { Subscriptions } from "./subscriptions.js";
 import { queryText } from "../http.js";
 import { safeCallback } from "./safe-callback.js";
 import { ListWatch } from "./list-watch.js";
-import { Topics } from "./topics.js";
+import { FollowedItems } from "./followed-items.js";
 import { PersistentHttp } from "../persistent-http.js";
 import { keepOpen } from "./reconnecting-stream.js";
 import { Notifier } from "../notifier.js";
@@ -35,8 +36,8 @@ const IDLE = { open: false, attempt: 0, wait: 0, error: null };
 export class LiveConnection {
   #context;
   #subscriptions;
-  #topics = new Topics(() => this.#scheduleConnect());
-  /** Topics of the current connection. @type {Map<string, Topic>} */
+  #items = new FollowedItems(() => this.#scheduleConnect());
+  /** Items of the current connection. @type {Map<string, FollowedItem>} */
   #connected = new Map();
   #connection = new AbortController();
   #restarted = new Notifier();
@@ -93,8 +94,8 @@ export class LiveConnection {
     const stop = () => {
       options.signal?.removeEventListener("abort", stop);
       watch.subscribers.delete(subscriber);
-      const topic = this.#topics.get(watch.query);
-      if (watch.subscribers.size === 0 && topic?.watch === watch) topic.end();
+      const item = this.#items.get(watch.query);
+      if (watch.subscribers.size === 0 && item?.watch === watch) item.end();
     };
     options.signal?.addEventListener("abort", stop);
     if (options.signal?.aborted) stop();
@@ -117,9 +118,9 @@ export class LiveConnection {
 
   close() {
     for (const stop of this.#stops) stop();
-    for (const { watch } of this.#topics.values()) watch?.subscribers.clear();
+    for (const { watch } of this.#items.values()) watch?.subscribers.clear();
     this.#stops.clear();
-    this.#topics.clear();
+    this.#items.clear();
     this.#connectionListeners.clear();
     this.#unauthorized = false;
     this.#connect();
@@ -127,10 +128,10 @@ export class LiveConnection {
 
   /** @param {string} query */
   #watch(query) {
-    const existing = this.#topics.get(query)?.watch;
+    const existing = this.#items.get(query)?.watch;
     if (existing !== undefined) return existing;
     const watch = new ListWatch(query, this.#context.log);
-    this.#topics.add(query, { watch, end: (error) => error && watch.fail(error) });
+    this.#items.add(query, { watch, end: (error) => error && watch.fail(error) });
     return watch;
   }
 
@@ -146,11 +147,11 @@ export class LiveConnection {
         reject(new WindlassError({ detail: `no job ${feed.id}`, code: "not_found", status: 404 }));
         return;
       }
-      const topic = this.#topics.add(feed.id, {
+      const item = this.#items.add(feed.id, {
         feed,
         end: (error) => (error === undefined ? resolve() : reject(error)),
       });
-      signal.addEventListener("abort", () => topic.end(signal.reason), { once: true });
+      signal.addEventListener("abort", () => item.end(signal.reason), { once: true });
       feed.setConnection(this.#state);
     });
   }
@@ -159,7 +160,7 @@ export class LiveConnection {
   #scheduleConnect() {
     this.#timer ??= this.#context.timers.setTimeout(() => {
       this.#timer = null;
-      if (!this.#topics.equals(this.#connected)) this.#connect();
+      if (!this.#items.equals(this.#connected)) this.#connect();
     }, CHANGE_DELAY);
   }
 
@@ -168,7 +169,7 @@ export class LiveConnection {
     this.#connection.abort();
     this.#connected = new Map();
     if (this.#unauthorized) return;
-    if (this.#topics.size === 0) {
+    if (this.#items.size === 0) {
       this.#disconnected();
       return;
     }
@@ -204,7 +205,7 @@ export class LiveConnection {
 
   /** @returns {[string, import("../../windlass.js").Query]} */
   #target() {
-    this.#connected = this.#topics.copy();
+    this.#connected = this.#items.copy();
     const after = [];
     const list = [];
     for (const { feed, watch } of this.#connected.values()) {
@@ -223,33 +224,33 @@ export class LiveConnection {
     const message = JSON.parse(data);
     const name = message.list ?? message.jobId;
     if (name === undefined) throw serverError(type, message);
-    const topic = this.#connected.get(name);
-    if (topic === undefined) return "ignored";
-    if (type === "closed") this.#end(name, topic, message.problem);
-    else if (type === "snapshot") topic.watch?.apply(message);
-    else if (type === "loaded") topic.watch?.loaded();
+    const item = this.#connected.get(name);
+    if (item === undefined) return "ignored";
+    if (type === "closed") this.#end(name, item, message.problem);
+    else if (type === "snapshot") item.watch?.apply(message);
+    else if (type === "loaded") item.watch?.loaded();
     else {
-      const result = topic.feed?.add(eventFromJson(message), this.#context.log);
-      if (result === "ended") this.#end(name, topic, null);
+      const result = item.feed?.add(eventFromJson(message), this.#context.log);
+      if (result === "ended") this.#end(name, item, null);
       if (result === "ignored") return "ignored";
     }
-    return this.#connected.size === 0 && this.#topics.size === 0 ? "ended" : "accepted";
+    return this.#connected.size === 0 && this.#items.size === 0 ? "ended" : "accepted";
   }
 
   /**
    * @param {string} name
-   * @param {Topic} topic
+   * @param {FollowedItem} item
    * @param {import("../../windlass.js").Problem | null} problem
    */
-  #end(name, topic, problem) {
+  #end(name, item, problem) {
     this.#connected.delete(name);
-    topic.end(problem === null ? undefined : new WindlassError(problem));
+    item.end(problem === null ? undefined : new WindlassError(problem));
   }
 
   /** @param {ConnectionState} state */
   #setState(state) {
     this.#state = state;
-    for (const { feed, watch } of this.#topics.values()) {
+    for (const { feed, watch } of this.#items.values()) {
       feed?.setConnection(state);
       for (const { options } of watch?.subscribers ?? []) {
         safeCallback(this.#context.log, options.onConnection)(state);

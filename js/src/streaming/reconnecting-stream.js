@@ -113,7 +113,7 @@ const commentResult = (comment) => (comment.startsWith("keepalive") ? "accepted"
 /** @param {unknown} error */
 function normalizeError(error) {
   if (error instanceof WindlassError) return error;
-  return connectionError(`the stream broke (${/** @type {Error} */ (error).message})`, error);
+  return connectionError(`the stream was interrupted (${/** @type {Error} */ (error).message})`, error);
 }
 
 /**

@@ -62,7 +62,7 @@ def text_line(client: Client, event: Event) -> str:
     if "status" in event.data and event.type is not EventType.STEP_STATUS:
         return f"{when} {_status_text(event.data, body)}"
     data = {**event.data, **body}
-    colour = {EventType.WARNING: "yellow", EventType.ERROR: "red"}.get(event.type)
+    color = {EventType.WARNING: "yellow", EventType.ERROR: "red"}.get(event.type)
     kind = event.type.value if event.type is not EventType.LOG else str(data.get("level", "info"))
     skipped = {"level", "phase"}
     text = data.get("message") or " ".join(
@@ -71,7 +71,7 @@ def text_line(client: Client, event: Event) -> str:
     if event.type is EventType.STEP_PROGRESS:
         stage = data.get("stage") or data.get("step") or ""
         text = " ".join(filter(None, [f"{data['progressPct']}%", stage, data.get("message")]))
-    return f"{when} {f'[{colour}]{kind}[/]' if colour else kind} {escape(str(text))}"
+    return f"{when} {f'[{color}]{kind}[/]' if color else kind} {escape(str(text))}"
 
 
 def _status_text(data: Any, body: dict[str, Any]) -> str:

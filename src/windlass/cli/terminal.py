@@ -1,4 +1,4 @@
-"""Terminal output: colours, times, JSON, messages and exit codes."""
+"""Terminal output: colors, times, JSON, messages and exit codes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ USAGE = 2
 UNAVAILABLE = 3
 NARROW_WIDTH = 80
 RICH_PIPE_WIDTH, PIPE_WIDTH = 80, 200  # columns
-COLOURS = {
+COLORS = {
     State.CREATED: "dim",
     State.QUEUED: "cyan",
     State.RUNNING: "blue",
@@ -90,7 +90,7 @@ def exit_code(exception: WindlassError) -> int:
 
 
 def print_json(value: Any, *, line: bool = False) -> None:
-    """Print JSON, never wrapped or coloured; with `line`, one value per line."""
+    """Print JSON, never wrapped or colored; with `line`, one value per line."""
     text = json.dumps(value, ensure_ascii=not _stdout_is_utf8(), indent=None if line else 2)
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -115,7 +115,7 @@ def jobs(number: int, *, capped: bool = False) -> str:
 
 
 def state(value: State) -> str:
-    return f"[{COLOURS[value]}]{value}[/]"
+    return f"[{COLORS[value]}]{value}[/]"
 
 
 def iso(instant: Instant | None) -> str | None:

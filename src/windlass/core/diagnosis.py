@@ -29,12 +29,12 @@ class ReasonCode(StrEnum):
     LIMITED = "limited"  # a concurrency or rate limit is reached
     SIGNAL = "signal"  # suspended until a signal arrives
     SCHEDULED = "scheduled"  # scheduled for later
-    BACKING_OFF = "backing_off"  # failed, waits for its next attempt
+    RETRYING = "retrying"  # failed, waits for its next attempt
     SNOOZED = "snoozed"  # snoozed by its task
     DUE = "due"  # due, but not queued yet
     PAUSED = "paused"  # its queue is paused
     NO_WORKER = "no_worker"  # no running worker consumes its queue
-    UNRESPONSIVE = "unresponsive"  # the workers of its queue stopped fetching jobs
+    UNRESPONSIVE = "unresponsive"  # the workers of its queue stopped claiming jobs
     UNKNOWN_TASK = "unknown_task"  # no running worker of its queue has its task
     BUSY = "busy"  # all slots of its queue are busy
     BEHIND = "behind"  # other jobs are ahead in its queue
@@ -100,7 +100,7 @@ def _reasons(row: JobRow, seen: Observations) -> Iterator[Reason]:
         yield _finished(row)
     elif row.state is State.RUNNING:
         yield from _running(row, seen)
-    elif maintenance.is_expired(row, seen.now):
+    elif maintenance.expired(row, seen.now):
         yield Reason(
             code=ReasonCode.EXPIRED,
             text=f"Expired at {_time(row.expires_at)} before its first start: "
@@ -199,7 +199,7 @@ def _limited(gate: str, seen: Observations) -> Iterator[Reason]:
         yield from _no_sweeper(seen)
         return
     stats, reached = status.stats, False
-    if limit.concurrency is not None and stats.holding >= limit.concurrency:
+    if limit.concurrency is not None and stats.in_use >= limit.concurrency:
         reached = True
         yield Reason(
             code=ReasonCode.LIMITED,
@@ -230,9 +230,9 @@ def _admitted_soon(text: str) -> Reason:
 
 def _holders(stats: GateStats) -> str:
     named = [str(job_id) for job_id in stats.holders]
-    if stats.holding > len(named):
-        named.append(f"{stats.holding - len(named):,} more")
-    return f"{'job' if stats.holding == 1 else 'jobs'} {', '.join(named)}"
+    if stats.in_use > len(named):
+        named.append(f"{stats.in_use - len(named):,} more")
+    return f"{'job' if stats.in_use == 1 else 'jobs'} {', '.join(named)}"
 
 
 def _dependencies(row: JobRow, seen: Observations) -> Reason:
@@ -257,10 +257,10 @@ def _not_due(row: JobRow) -> Reason:
             f"Next attempt at {until} after {row.error.code} in attempt {row.attempt} "
             f"(retry {row.retry_count} of {row.policy.max_retries})"
         )
-        return Reason(code=ReasonCode.BACKING_OFF, text=text, at=row.due_at)
+        return Reason(code=ReasonCode.RETRYING, text=text, at=row.due_at)
     if row.trigger is Trigger.CRASH:
         text = f"Next attempt at {until}, because its worker died"
-        return Reason(code=ReasonCode.BACKING_OFF, text=text, at=row.due_at)
+        return Reason(code=ReasonCode.RETRYING, text=text, at=row.due_at)
     return Reason(code=ReasonCode.SNOOZED, text=f"Next attempt at {until}", at=row.due_at)
 
 
@@ -313,7 +313,7 @@ def _unresponsive(row: JobRow, names: Sequence[str]) -> Reason:
     return Reason(
         code=ReasonCode.UNRESPONSIVE,
         text=f"{', '.join(names)} should consume queue {row.queue!r} and {has} free slots, "
-        f"but {has} stopped fetching jobs",
+        f"but {has} stopped claiming jobs",
         advice="check the log of that worker, and restart it",
     )
 

@@ -30,7 +30,7 @@ class Entry:
 class Put:
     """A write of a record. `expected` is the version read (0: must not exist); None overwrites.
 
-    A repeat is recognised by its value. Processes that compete for a record must write different
+    A repeat is recognized by its value. Processes that compete for a record must write different
     values: two equal writes both count as applied.
     """
 
@@ -46,7 +46,7 @@ class Put:
         check_size("the record", self.value)
         if self.kind == LIMIT:  # stores read limits from these records
             _check_limit(self.key, self.value)
-            if self.ttl is not None:  # its end would admit no jobs
+            if self.ttl is not None:  # its expiry would not trigger admission of waiting jobs
                 raise InvalidArgumentError("a limit cannot have a ttl; delete it instead")
         if self.ttl is not None and not 0 < self.ttl <= MAX_DELAY:
             raise InvalidArgumentError(
@@ -92,7 +92,7 @@ def unexpired(entry: Entry | None, now: Instant) -> Entry | None:
 def apply_put(request: Put, current: Entry | None, now: Instant) -> PutResult:
     """Return the result of a write to an unexpired record, or to none.
 
-    A repeat, recognised by its value, keeps the version and renews the ttl.
+    A repeat, recognized by its value, keeps the version and renews the ttl.
     """
     version = current.version if current else 0
     expires = after(now, request.ttl) if request.ttl is not None else None

@@ -1,6 +1,6 @@
 """Presence of workers: the record that each running worker keeps up to date.
 
-A worker that is running may still have stopped fetching jobs. It is unresponsive if it has a free
+A worker that is running may still have stopped claiming jobs. It is unresponsive if it has a free
 slot but has completed no claim for a while. Its running jobs continue.
 """
 
@@ -51,7 +51,7 @@ class LiveWorker:
 
     @property
     def unresponsive(self) -> bool:
-        """Whether it stopped fetching jobs, although it has a free slot and is not stopping."""
+        """Whether it stopped claiming jobs, although it has a free slot and is not stopping."""
         return not self.stopping and self.seconds_without_claim > max(
             UNRESPONSIVE_POLLS * self.poll_interval, UNRESPONSIVE_SECONDS
         )

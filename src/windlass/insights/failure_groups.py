@@ -23,10 +23,11 @@ _NUMBER = re.compile(r"[0-9a-fA-F-]*\d[0-9a-fA-F-]*")  # matches ids, too
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureGroup:
-    """Failed jobs of one task with the same error; type, message and job are of the newest one.
+    """Failed jobs of one task with the same error.
 
     Errors are the same if code, type and the first line of the message are equal, apart from
-    numbers. The key is stable.
+    numbers and ids. `type`, `message` and `job_id` are those of the newest job. `key` does not
+    change when jobs are added.
     """
 
     key: str
@@ -63,7 +64,7 @@ async def group_failures(
     groups_by_error: dict[tuple[str, str, str, str], list[tuple[FailedJob, _ErrorText]]] = {}
     for job in found.jobs:
         error = _error_text(job, codec)
-        # The whole message: truncated numbers would end at different places.
+        # The whole first line, since a shortened one could end inside a number.
         pattern = _NUMBER.sub("#", error.message or "")
         key = (job.task, error.code, error.type or "", pattern)
         groups_by_error.setdefault(key, []).append((job, error))

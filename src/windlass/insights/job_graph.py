@@ -30,10 +30,10 @@ async def job_graph(
     step, capped = [job.id], False
     while step:
         edges |= zip(step, await store.edges(step, limit + 1), strict=True)
-        neighbours = dict.fromkeys(
+        neighbors = dict.fromkeys(
             id_ for job_id in step for id_ in (*edges[job_id].parents, *edges[job_id].children)
         )
-        new = [id_ for id_ in neighbours if id_ not in rows]
+        new = [id_ for id_ in neighbors if id_ not in rows]
         found = [row for row in await store.get(new[:limit]) if row is not None and visible(row)]
         left = limit - len(rows)
         capped = capped or len(new) > limit or len(found) > left

@@ -10,14 +10,14 @@ from windlass.process.import_path import (
     import_problem,
     resolve,
 )
-from windlass.process.parent_link import ParentLink, StopRequested
+from windlass.process.parent_connection import ParentConnection, StopRequested
 from windlass.process.pool import ChildPool
 
 __all__ = [
     "ChildPool",
     "ChildProcess",
     "ImportPath",
-    "ParentLink",
+    "ParentConnection",
     "ProcessDiedError",
     "StopRequested",
     "find_holder",

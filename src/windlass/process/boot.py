@@ -27,7 +27,7 @@ def main(descriptor: int, parent: int) -> None:
     size = int.from_bytes(connection.recv(4, MSG_WAITALL), "big")
     start = json.loads(connection.recv(size, MSG_WAITALL)) if size else None
     if start is None:
-        return  # the parent is gone
+        return  # the parent closed the connection
     sys.path[:] = start["path"]
     sys.argv[:] = start["argv"]
     importlib.import_module(start["module"]).main(connection)
@@ -36,7 +36,7 @@ def main(descriptor: int, parent: int) -> None:
 def _end_with_parent(parent: int) -> None:
     """On Linux, let the kernel kill this process when the thread that started it ends.
 
-    Elsewhere, the end of the socket shows that the parent is gone.
+    Elsewhere, the end of the socket shows that the parent has ended.
     """
     if sys.platform == "linux":
         with contextlib.suppress(ImportError, OSError, AttributeError):

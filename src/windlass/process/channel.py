@@ -28,7 +28,7 @@ class MessageChannel:
     """`send` is thread-safe and never blocks; `receive` runs on the event loop.
 
     `send` passes as much as possible to the kernel before it returns, so that a message survives
-    the death of the process. The rest is buffered until the other side reads.
+    the death of the process. The rest is buffered until the peer reads.
     """
 
     def __init__(self, connection: socket, loop: asyncio.AbstractEventLoop) -> None:
@@ -41,7 +41,7 @@ class MessageChannel:
         self._closed = False
 
     def send(self, message: Message) -> None:
-        """Send a message. Raises nothing if the other side is gone: `receive` raises EOFError."""
+        """Send a message. After the peer closed the connection, only `receive` raises EOFError."""
         data = memoryview(frame(message))
         with self._lock:
             if self._closed:
@@ -73,15 +73,15 @@ class MessageChannel:
                 self._loop.remove_writer(self._connection)
 
     async def receive(self) -> Message:
-        """Return the next message. Raise EOFError if the other side is gone or sends garbage."""
+        """Return the next message. Raise EOFError if the peer closed it or sent invalid data."""
         header = await self._read_exactly(_HEADER_SIZE)
         size = int.from_bytes(header, "big")
         if size > MAX_FRAME:
-            raise EOFError("the other side sent an invalid message")
+            raise EOFError("the peer sent an invalid message")
         try:
             message: Message = {**json.loads(await self._read_exactly(size))}
         except (ValueError, TypeError):
-            raise EOFError("the other side sent an invalid message") from None
+            raise EOFError("the peer sent an invalid message") from None
         return message
 
     async def _read_exactly(self, size: int) -> bytes:
@@ -91,7 +91,7 @@ class MessageChannel:
             except OSError:
                 chunk = b""
             if not chunk:
-                raise EOFError("the other side is gone")
+                raise EOFError("the peer closed the connection")
             self._received += chunk
             await asyncio.sleep(0)  # a constant stream of messages must not starve the loop
         data = bytes(self._received[:size])

@@ -101,7 +101,7 @@ class ChildProcess:
             os.killpg(self.pid, number)
 
     async def stop(self, grace: float) -> None:
-        """Stop the whole group; kill it after the grace. Returns when the child is gone.
+        """Stop the whole group; kill it after the grace. Returns when the child has ended.
 
         A message announces the SIGTERM. The child ignores a SIGTERM without it: a service manager
         signals every process of a service, and only the parent acts on that.

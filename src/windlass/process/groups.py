@@ -23,7 +23,7 @@ class ProcessGroups:
             self._start()
 
     def remove(self, group: int) -> None:
-        """Remove a group. Call it before the leader is reaped: then the id can be reused."""
+        """Remove a group. Call it before the leader is reaped: afterwards its id may be reused."""
         self._groups.discard(group)
         if not self._send(f"-{group}\n") and self._groups:
             self._start()

@@ -29,7 +29,7 @@ def main(parent: int) -> None:
 
 
 def _watch(parent: int, groups: set[int]) -> None:
-    """Update the groups until the parent is gone."""
+    """Update the groups until the parent has ended."""
     # A process that the worker forked may hold the input open, so the parent is watched, too.
     exit_fds = _exit_fds(parent)
     rest = b""
@@ -52,7 +52,7 @@ def _exit_fds(parent: int) -> list[int]:
         return []
     try:
         exit_fd = os.pidfd_open(parent)
-    except OSError:  # an old kernel; or the parent is gone, which the first check detects
+    except OSError:  # an old kernel; or the parent has ended, which the first check detects
         return []
     return [exit_fd] if os.getppid() == parent else []
 

@@ -22,7 +22,7 @@ class LimitInfo:
     limit: the limit in effect
     declared: the limit declared in code; None if there is none
     override: the limit set at run time, which overrides the declared one; None if there is none
-    holding: number of jobs that hold a slot: queued or running; None for a limit per key
+    in_use: number of jobs that hold a slot: queued or running; None for a limit per key
     waiting: number of jobs that wait at it, up to 10,000; None for a limit per key
     """
 
@@ -30,7 +30,7 @@ class LimitInfo:
     limit: Limit
     declared: Limit | None
     override: Limit | None
-    holding: int | None = None
+    in_use: int | None = None
     waiting: int | None = None
 
 
@@ -126,7 +126,7 @@ def _info(name: str, setting: LimitSetting, stats: GateStats | None) -> LimitInf
         limit=setting.limit,
         declared=setting.declared,
         override=setting.override,
-        holding=None if stats is None else stats.holding,
+        in_use=None if stats is None else stats.in_use,
         waiting=None if stats is None else stats.waiting,
     )
 

@@ -162,7 +162,7 @@ class ScheduleRecords:
         return found
 
     async def delete(self, name: str) -> ScheduleInfo:
-        """Delete it, and return what it was. Its jobs stay."""
+        """Delete it, and return what it was. Its jobs are kept."""
         schedule, _ = await self._read(name)
         [found] = await self._infos([schedule])
         await self._store.delete_records(SCHEDULE, [name])

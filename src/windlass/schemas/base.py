@@ -39,7 +39,7 @@ def iso(instant: Instant) -> str:
 
 
 def decode_value(codec: Codec, data: bytes | None, purpose: Purpose) -> tuple[Any, bool]:
-    """Return the value, and whether it is sealed: encrypted with a key that is missing here."""
+    """Return the value, and whether it is sealed: cannot be decoded here."""
     if data is None:
         return None, False
     try:

@@ -94,7 +94,7 @@ class GraphView(JsonModel):
 
 
 class JobView(JobSummary):
-    """A job with all its data. `sealed`: some of it is encrypted with a key that is missing."""
+    """A job with all its data. `sealed`: some of it cannot be decoded here."""
 
     arguments: Any
     result: Any

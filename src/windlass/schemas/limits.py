@@ -13,7 +13,7 @@ _SETTINGS = ("limit", "declared", "override")
 
 
 class LimitSettings(JsonModel):
-    """Maximum of running jobs, and of starts within any `period` seconds."""
+    """Maximum number of running jobs, and of starts within any `period` seconds."""
 
     concurrency: int | None
     starts: int | None
@@ -27,7 +27,7 @@ class LimitSettings(JsonModel):
 class LimitView(JsonModel):
     """A limit; `limit` is in effect: the override, or else the declared one.
 
-    `holding` counts queued and running jobs, `waiting` jobs that wait for a slot; a lower bound if
+    `inUse` counts queued and running jobs, `waiting` jobs that wait for a slot; a lower bound if
     `capped`. Both are null for limits per key (`key:…`), which have many gates.
     """
 
@@ -35,7 +35,7 @@ class LimitView(JsonModel):
     limit: LimitSettings
     declared: LimitSettings | None
     override: LimitSettings | None
-    holding: int | None
+    in_use: int | None
     waiting: int | None
     capped: bool
 

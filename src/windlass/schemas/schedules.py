@@ -17,8 +17,8 @@ from windlass.schemas.base import JsonModel, decode_value, shared_fields
 class ScheduleView(JsonModel):
     """A schedule; `nextTicks` has five ticks, none while paused.
 
-    `lastJobId` is null if that job was deleted. `sealed`: the arguments are encrypted with a
-    key that is missing.
+    `lastJobId` is null if that job was deleted. `sealed`: the arguments cannot be decoded
+    here.
     """
 
     name: str

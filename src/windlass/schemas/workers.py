@@ -10,7 +10,7 @@ from windlass.schemas.base import JsonModel, shared_fields
 
 
 class WorkerView(JsonModel):
-    """A live worker; `unresponsive` if it has free slots but has not claimed for a while."""
+    """A running worker; `unresponsive` if it has free slots but has not claimed for a while."""
 
     name: str
     host: str
@@ -32,7 +32,7 @@ class WorkerView(JsonModel):
 
 
 class Workers(JsonModel):
-    """Live workers by name."""
+    """Running workers by name."""
 
     workers: Sequence[WorkerView]
 

@@ -21,7 +21,7 @@ from windlass.server.problem_details import problem_response, problem_responses
 from windlass.server.protected_route import SECURITY_HEADERS, protected_route_class
 from windlass.server.routes.route_table import ROUTES, Route
 
-DESCRIPTION = "Durable jobs: enqueue them, follow their progress, act on them."
+DESCRIPTION = "Durable jobs: enqueue them, follow their progress, control them."
 _COMMON_PROBLEMS = (400, 401, 403, 421, 429, 503)
 _BODY_PROBLEMS = (408, 413)  # of routes that take a JSON body
 _NOT_JSON = 415

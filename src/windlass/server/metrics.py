@@ -19,17 +19,17 @@ def exposition(
         *_queue_metrics(queues),
         _gauge(
             "windlass_worker_running_jobs",
-            "Jobs that a live worker is running.",
+            "Jobs that a worker is running.",
             [({"worker": worker.name}, worker.running) for worker in workers],
         ),
         _gauge(
             "windlass_worker_free_slots",
-            "Free slots of a live worker.",
+            "Free slots of a running worker.",
             [({"worker": worker.name}, worker.free) for worker in workers],
         ),
         _gauge(
             "windlass_worker_unresponsive",
-            "1 if a live worker has free slots but has stopped claiming jobs.",
+            "1 if a running worker has free slots but has stopped claiming jobs.",
             [({"worker": worker.name}, worker.unresponsive) for worker in workers],
         ),
         _gauge(

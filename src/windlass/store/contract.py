@@ -83,7 +83,7 @@ class Store(ABC):
     ) -> None:
         await self.close()
 
-    # -- enqueueing
+    # -- enqueuing
 
     @abstractmethod
     async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
@@ -142,7 +142,10 @@ class Store(ABC):
 
     @abstractmethod
     async def prune(self, retention: Retention, limit: int) -> Pruned:
-        """Delete data past its retention: up to `limit` jobs, and the logs of as many jobs."""
+        """Delete data past its retention: up to `limit` jobs, and the logs of as many jobs.
+
+        Also deletes expired records, and old counts per minute (rollups).
+        """
 
     @abstractmethod
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[ApplyResult]:

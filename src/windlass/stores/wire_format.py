@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 from uuid import UUID
 
 from pydantic import (
@@ -47,9 +47,12 @@ from windlass.core.job import retry_policy
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
+from windlass.core.query.job_query import JobQuery
 from windlass.store import Capabilities, Store, StoreInsights
 
-PROTOCOL = "1"  # incremented on incompatible changes; a new field is compatible
+# Incremented on incompatible changes. A new field is compatible: an older version ignores it. Only
+# in queries unknown fields are refused, because without a filter all jobs would match.
+PROTOCOL = "1"
 PATH = "/api/store"
 PROTOCOL_HEADER = "Windlass-Protocol"
 WAKEUPS_HEADER = "Windlass-Wakeups"  # wakeup cursor of the server, read before a claim
@@ -172,8 +175,11 @@ class Hello:
 class MessageSchema:
     """JSON object whose fields have the types of the store contract."""
 
-    def __init__(self, name: str, fields: Mapping[str, Any]) -> None:
+    def __init__(
+        self, name: str, fields: Mapping[str, Any], extra: Literal["ignore", "forbid"] = "ignore"
+    ) -> None:
         config = ConfigDict(
+            extra=extra,
             ser_json_bytes="base64",
             val_json_bytes="base64",
             ser_json_inf_nan="constants",
@@ -231,7 +237,8 @@ def request_schema(method: str) -> MessageSchema:
         default = ... if parameter.default is parameter.empty else parameter.default
         hint = hints[parameter.name]
         fields[parameter.name] = (_MESSAGES.get(hint, hint), default)
-    return MessageSchema(f"{method} request", fields)
+    is_query = JobQuery in hints.values()
+    return MessageSchema(f"{method} request", fields, "forbid" if is_query else "ignore")
 
 
 @cache

@@ -134,7 +134,7 @@ class Context(EventBuffer):
         self.used_workspace = True
         return self._hooks.workspaces.path(kind, self.job.lineage)
 
-    # -- enqueueing jobs
+    # -- enqueuing jobs
 
     def then(self, task: Enqueueable[P, Any], *args: P.args, **kwargs: P.kwargs) -> UUID:
         """Enqueue a job in the same transaction as this attempt's success."""

@@ -70,6 +70,42 @@ def test_a_flow_is_shown_with_its_jobs_and_dependencies(run_cli: RunCli, studio:
     assert "100%" in shown.out
 
 
+def test_flows_are_listed_newest_first(run_cli: RunCli, studio: Studio) -> None:
+    assert run_cli("migrate").code == 0
+    assert "No flows yet" in run_cli("flows", "list").err
+    old, _ = studio.flow()
+    studio.work()
+    new, _ = studio.flow()
+    [_, first, second] = run_cli("flows", "list").out.splitlines()
+    assert first.split()[:2] == [new, "queued"]
+    assert second.split()[:2] == [old, "succeeded"]
+    assert "3: 1 created, 2 queued" in first
+    assert "100%" in second
+
+
+def test_a_list_of_flows_is_paged_as_json(run_cli: RunCli, studio: Studio) -> None:
+    flows = [studio.flow()[0] for _ in range(3)]
+    page = run_cli("flows", "list", "--json", "--limit", "2").json
+    rest = run_cli("flows", "list", "--json", "--limit", "2", "--cursor", page["cursor"]).json
+    listed = page["flows"] + rest["flows"]
+    assert [flow["id"] for flow in listed] == flows[::-1]
+    assert (listed[0]["state"], listed[0]["percent"], listed[0]["capped"]) == ("queued", 0, False)
+    assert listed[0]["counts"] == {"created": 1, "queued": 2}
+    assert (listed[0]["createdAt"][-1], listed[0]["endedAt"], rest["cursor"]) == ("Z", None, None)
+    assert "--cursor" in run_cli("flows", "list", "--limit", "2").err
+
+
+@pytest.mark.parametrize("width", ["30", "79", "80"])
+def test_ids_of_flows_are_never_cut(
+    run_cli: RunCli, studio: Studio, monkeypatch: pytest.MonkeyPatch, width: str
+) -> None:
+    flow, _ = studio.flow()
+    monkeypatch.setenv("COLUMNS", width)
+    shown = run_cli("flows", "list").out
+    assert flow in shown
+    assert "2 queued" in shown
+
+
 def test_a_flow_is_found_by_any_of_its_jobs(run_cli: RunCli, studio: Studio) -> None:
     flow, jobs = studio.flow()
     for job in jobs:

@@ -11,8 +11,10 @@ import pytest
 from tests.worker.spy_store import SpyStore
 
 from windlass import Windlass, WorkerConfig
+from windlass.cli.commands.jobs.show import OUTCOMES
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
+from windlass.core.job.state import RESCUING, SETTLING, Trigger
 from windlass.stores import open_store
 from windlass.worker.loops.presence import Presence
 
@@ -46,6 +48,12 @@ def test_a_list_is_filtered_by_state_queue_task_tag_and_error(
     assert ids("--error", "KeyError") == []
 
 
+def test_a_list_shows_when_a_delayed_job_is_scheduled(run_cli: Any, enqueue_job: Any) -> None:
+    job = enqueue_job("add", a=1, run=False, options={"delay": "2h"})
+    assert "scheduled in 1h" in run_cli("jobs", "list").out
+    assert "  scheduled for    2" in run_cli("jobs", "show", job).out
+
+
 def test_a_long_list_is_paged(run_cli: Any, enqueue_job: Any) -> None:
     made = [enqueue_job("add", a=n, run=False) for n in range(3)]
     page = run_cli("jobs", "list", "--json", "--limit", "2").json
@@ -69,12 +77,16 @@ def test_all_details_of_a_job_are_shown(run_cli: Any, enqueue_job: Any) -> None:
     job = enqueue_job("broken", why="rust [here]")
     answer = run_cli("jobs", "show", job)
     for part in (job, "failed", "tasks.broken", '{"why": "rust [here]"}', "ValueError: rust [here]",
-                 "fail: ValueError", "retry the job"):  # fmt: skip
+                 "failed: ValueError", "failed, retried", "arguments", "retry the"):  # fmt: skip
         assert part in answer.out, part
     facts = run_cli("jobs", "show", job, "--json").json
     assert facts["arguments"] == {"why": "rust [here]"}
     assert facts["lastError"]["message"] == "rust [here]"
     assert [one["outcome"] for one in facts["attempts"]] == ["retry", "fail"]
+
+
+def test_every_end_of_an_attempt_has_a_text() -> None:
+    assert OUTCOMES.keys() == SETTLING | RESCUING | {Trigger.CANCEL}
 
 
 def test_a_job_is_found_by_the_end_of_its_id(run_cli: Any, enqueue_job: Any) -> None:
@@ -181,7 +193,7 @@ def test_results_are_printed_when_the_store_fails_midway(
     answer = run_cli("jobs", "cancel", *jobs, *(["--json"] if as_json else []))
     assert answer.code == 3
     assert "the disk is gone" in answer.err
-    assert f"not tried: {jobs[2]}" in answer.err
+    assert f"not attempted: {jobs[2]}" in answer.err
     if as_json:
         results = [(one["id"], one.get("code")) for one in answer.json]
         assert results == [(jobs[0], None), (jobs[1], "store_unavailable")]

@@ -37,11 +37,11 @@ def test_a_limit_is_set_and_listed(run_cli: Any, enqueue_job: Any) -> None:
     facts = run_cli("limits", "set", "task:tasks.add", "--concurrency", "2", "--json").json
     assert facts == {
         "name": "task:tasks.add", "limit": TWO, "declared": None, "override": TWO,
-        "holding": 0, "waiting": 0, "capped": False,
+        "inUse": 0, "waiting": 0, "capped": False,
     }  # fmt: skip
     run_cli("limits", "set", "key:tasks.add", "--rate", "5/s")
     key, queue, task = run_cli("limits", "list", "--json").json["limits"]
-    assert (key["name"], key["holding"], key["waiting"]) == ("key:tasks.add", None, None)
+    assert (key["name"], key["inUse"], key["waiting"]) == ("key:tasks.add", None, None)
     assert queue["limit"] == {"concurrency": 2, "starts": 10, "period": 60.0}
     assert task == facts
     head, *lines = run_cli("limits", "list").out.splitlines()
@@ -59,7 +59,7 @@ def test_nothing_is_cut_in_a_narrow_terminal(
     out = run_cli("limits", "list").out
     assert "queue:one-with-a-rather-long-name\n" in out
     assert "2 at once (code: -)" in out
-    assert "0 holding, 0 waiting" in out
+    assert "0 in use, 0 waiting" in out
 
 
 def test_without_limits_it_prints_how_to_create_one(run_cli: Any, enqueue_job: Any) -> None:

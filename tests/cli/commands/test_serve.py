@@ -109,7 +109,7 @@ def test_a_public_address_requires_a_key(project_dir: Path, run_cli: RunCli) -> 
 
 @pytest.mark.slow
 def test_a_public_address_may_be_served_without_keys(project_dir: Path) -> None:
-    words = ("tasks:app", "--host", "0.0.0.0", "--port", "0", "--without-keys")
+    words = ("tasks:app", "--host", "0.0.0.0", "--port", "0", "--no-auth")
     with serving(project_dir, *words) as (everywhere, _):
         url = everywhere.replace("0.0.0.0", "127.0.0.1")
         shown = httpx.get(f"{url}/api/jobs", verify=False, timeout=WAIT_TIMEOUT)

@@ -104,9 +104,9 @@ def a_stale_success_queues_a_child() -> None:
 
 
 @caught_by(
-    SQLITE + "TestLostParents::" + "test_a_lost_parent_cancels_all_that_depends_on_it[failure]"
+    SQLITE + "TestFailedParents::" + "test_a_failed_parent_cancels_all_that_depends_on_it[failure]"
 )
-def a_lost_parent_is_waited_for_forever() -> None:
+def a_failed_parent_is_waited_for_forever() -> None:
     """Only a success is propagated: the child of a failed parent waits forever."""
     true = decide.parent_ended
 

@@ -37,7 +37,7 @@ def a_rate_forgets_ended_jobs() -> None:
     swap(PermitWriter, "release", lambda writer, jobs, rated: release(writer, jobs, set()))
 
 
-@caught_by(LIMITS + "test_settles_in_one_call_admit_as_many_jobs")
+@caught_by(LIMITS + "test_outcomes_settled_in_one_call_admit_as_many_jobs")
 def a_fast_path_success_admits_no_job() -> None:
     """The fast path of a success checks no gate: capacity is free, and all jobs still wait."""
     replace_sql("success_totals", "json_group_array(gates)", "json_group_array('[]')")

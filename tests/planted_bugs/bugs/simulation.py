@@ -38,7 +38,7 @@ def a_rescue_is_not_counted() -> None:
 
 @caught_by(SIMULATION + "test_requests_that_arrive_after_their_sender_gave_up_lose_nothing")
 def jobs_of_live_workers_are_not_rescued() -> None:
-    """Expired leases of live workers are not rescued: the worker is trusted to run the job."""
+    """Expired leases of running workers are not rescued: the worker is trusted to run the job."""
     due = MemoryStore.due
 
     async def planted(self: MemoryStore, limit: int) -> list[JobRow]:

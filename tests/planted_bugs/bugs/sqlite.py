@@ -149,7 +149,7 @@ def a_rescue_ignores_the_lease() -> None:
     replace_sql("expired", "lease_until <= ?", "? > 0")
 
 
-@caught_by(SQLITE + "TestDelayedJobs::test_a_job_held_and_delayed_waits_for_both")
+@caught_by(SQLITE + "TestDelayAndHold::test_a_job_held_and_delayed_waits_for_both")
 def held_jobs_crowd_the_sweep() -> None:
     """Jobs that cannot proceed are due at every sweep, and leave no capacity for others."""
     replace_sql("due", "AND held = 0", "")

@@ -234,7 +234,7 @@ def the_response_comes_before_the_commit() -> None:
     swap(engine, "run_group", planted)
 
 
-@caught_by(GROUPS + "test_one_failing_call_of_a_group_does_not_fail_its_neighbours")
+@caught_by(GROUPS + "test_one_failing_call_of_a_group_does_not_fail_the_others")
 def one_bad_call_fails_its_group() -> None:
     """Calls that share a transaction share its error."""
 

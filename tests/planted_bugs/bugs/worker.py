@@ -138,7 +138,7 @@ def a_lost_claim_is_repeated_with_a_new_token() -> None:
 
 @caught_by(FETCHER + "test_a_stop_releases_claimed_jobs_that_never_started")
 def a_stop_keeps_prefetched_jobs() -> None:
-    """Prefetched jobs of a stopping worker are left to their leases."""
+    """Prefetched jobs of a stopping worker are retried only after lease expiry."""
     swap(AttemptRunner, "release", lambda self, attempt: self._settler._attempts.forget([attempt]))
 
 

@@ -373,15 +373,15 @@ async def test_a_job_of_another_team_is_never_returned_as_a_duplicate(
 ) -> None:
     async with (
         remote(keyed_server, Role.PRODUCER, team="green") as green,
-        remote(keyed_server, Role.PRODUCER, team="grey") as grey,
+        remote(keyed_server, Role.PRODUCER, team="gray") as gray,
     ):
         first = make_job(request_id="same", unique_key="same")
         await green.enqueue([first])
         for again in (make_job(request_id="same"), make_job(unique_key="same"), first):
-            [response] = await grey.enqueue([again])
+            [response] = await gray.enqueue([again])
             assert (response.status, response.row) == (EnqueueStatus.CONFLICT, None)
             assert str(first.id) not in str(response.error) or again is first
-        [response] = await grey.enqueue([make_job(depends_on=(first.id,))])
+        [response] = await gray.enqueue([make_job(depends_on=(first.id,))])
         assert isinstance(response.error, NotFoundError)
 
 
@@ -390,11 +390,11 @@ async def test_debounce_does_not_replace_a_job_of_another_team(
 ) -> None:
     async with (
         remote(keyed_server, Role.PRODUCER, team="green") as green,
-        remote(keyed_server, Role.PRODUCER, team="grey") as grey,
+        remote(keyed_server, Role.PRODUCER, team="gray") as gray,
     ):
         first = make_job(unique_key="waiting")
         await green.enqueue([first])
-        [response] = await grey.enqueue([make_job(unique_key="waiting", debounce=True)])
+        [response] = await gray.enqueue([make_job(unique_key="waiting", debounce=True)])
         [row] = await green.get([first.id])
     assert not response.accepted
     assert row is not None
@@ -558,6 +558,18 @@ def test_malformed_store_requests_are_rejected(keyed_server: LiveServer) -> None
         job["jobs"][0]["payload"] = base64.b64encode(b"\xff" * 2**20 + b"!").decode()
         response = web.post(f"{wire_format.PATH}/enqueue", json=job, headers=headers)
         assert response.json()["result"][0]["error"]["code"] == "too_large"
+
+
+@pytest.mark.parametrize("verb", ["find", "count"])
+def test_an_unknown_filter_of_a_query_is_refused(keyed_server: LiveServer, verb: str) -> None:
+    """A server that ignored the filter of a newer client would return all jobs."""
+    headers = {wire_format.PROTOCOL_HEADER: wire_format.PROTOCOL}
+    body = json.loads(wire_format.request_schema(verb).dump(**call_arguments(verb)))
+    body["query"]["region"] = "north"
+    with keyed_server.client(keyed_server.key(Role.ADMIN)) as web:
+        response = web.post(f"{wire_format.PATH}/{verb}", json=body, headers=headers)
+    assert response.status_code == 422
+    assert "query.region" in response.json()["detail"]
 
 
 async def test_a_disconnect_cancels_the_wait_of_a_worker(

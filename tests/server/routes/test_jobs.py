@@ -234,14 +234,26 @@ def test_a_dependent_job_shows_how_many_parents_it_waits_for(web: httpx.Client) 
     assert child["waitingFor"] == 1
 
 
-def test_a_job_that_waits_at_a_limit_shows_its_gate(server: LiveServer, web: httpx.Client) -> None:
+def test_a_job_that_waits_at_a_limit_shows_the_name_of_the_limit(
+    server: LiveServer, web: httpx.Client
+) -> None:
     limit = Limit(concurrency=1)
     server.app.limits.set("queue:narrow", limit)
     first, second = (enqueue(web, "add", {"queue": "narrow"}, a=n) for n in range(2))
     assert (first["state"], second["state"]) == ("queued", "created")
-    assert "narrow" in second["gate"]
+    assert (first["gate"], second["gate"]) == (None, "queue:narrow")
     result = web.get(f"/api/jobs/{second['id']}/why").json()
     assert result["reasons"][0]["code"] == "limited"
     batch = {"jobs": [{"task": "add", "arguments": {"a": 1}, "queue": "narrow", "limitKey": "k"}]}
     [response] = web.post("/api/jobs/batch", json=batch).json()["results"]
     assert (response["job"]["state"], response["job"]["limitKey"]) == ("created", "k")
+
+
+def test_the_gate_of_a_limit_per_key_is_shown_without_the_key(
+    server: LiveServer, web: httpx.Client
+) -> None:
+    server.app.limits.set("key:add", Limit(concurrency=1))
+    _, waiting = (enqueue(web, "add", {"limitKey": "ann"}, a=n) for n in range(2))
+    [listed] = web.get("/api/jobs", params={"state": "created", "limit": 1}).json()["jobs"]
+    for job in (waiting, listed):
+        assert (job["id"], job["gate"], job["limitKey"]) == (waiting["id"], "key:add", "ann")

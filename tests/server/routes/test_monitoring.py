@@ -45,7 +45,7 @@ def test_tasks_are_listed_with_their_json_schemas(web: httpx.Client) -> None:
     assert tasks["broken"]["maxRetries"] == 1
 
 
-def test_limits_are_listed_with_holding_and_waiting_counts(
+def test_limits_are_listed_with_used_slots_and_waiting_counts(
     server: LiveServer, web: httpx.Client
 ) -> None:
     server.app.limits.set("queue:narrow", Limit(concurrency=1, rate="5/1m"))
@@ -60,9 +60,9 @@ def test_limits_are_listed_with_holding_and_waiting_counts(
     facts = {"concurrency": 1, "starts": 5, "period": 60.0}
     assert limits["queue:narrow"] == {
         "name": "queue:narrow", "limit": facts, "declared": None, "override": facts,
-        "holding": 1, "waiting": 2, "capped": False,
+        "inUse": 1, "waiting": 2, "capped": False,
     }  # fmt: skip
-    assert (limits["key:add"]["holding"], limits["key:add"]["waiting"]) == (None, None)
+    assert (limits["key:add"]["inUse"], limits["key:add"]["waiting"]) == (None, None)
 
 
 def test_statistics_are_summed_by_step_and_group(server_with_worker: LiveServer) -> None:

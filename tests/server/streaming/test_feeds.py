@@ -122,7 +122,7 @@ def test_a_watched_list_sends_snapshots_of_its_jobs(tmp_path: Path) -> None:
 def test_an_invalid_list_filter_is_reported_by_field(server: LiveServer) -> None:
     with server.client() as web:
         assert web.get("/api/events", params={"state": "lost"}).status_code == 422
-        for text in ("state=lost", "colour=red", "limit=0", "nonsense", "createdFrom=now"):
+        for text in ("state=lost", "color=red", "limit=0", "nonsense", "createdFrom=now"):
             response = web.get("/api/events", params={"list": ["state=queued", text]})
             assert response.status_code == 422, text
             [error] = response.json()["errors"]

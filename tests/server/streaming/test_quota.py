@@ -93,7 +93,7 @@ def test_the_quota_of_the_server_limits_all_keys_together(quota_server: LiveServ
             web = stack.enter_context(quota_server.client(quota_server.key(Role.VIEWER)))
             found += [open_stream(stack, web, "/api/events") for _ in range(2)]
         assert [rejected(item) for item in found] == [*[False] * 5, True]
-        assert "limit of this server" in found[-1].json()["detail"]
+        assert "this server reached the limit of 5 open streams" in found[-1].json()["detail"]
     until(lambda: quota_server.context.hub.open_streams == 0, "all streams are closed")
 
 

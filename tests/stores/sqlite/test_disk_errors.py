@@ -231,7 +231,7 @@ async def test_a_call_that_does_not_fit_is_refused_whole(
         assert None not in await store.get([small.id, *(job.id for job in large)])
 
 
-async def test_neighbours_of_a_call_that_does_not_fit_are_stored(tmp_path: Path) -> None:
+async def test_other_calls_beside_one_that_does_not_fit_are_stored(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "jobs.db", durability="off") as store:
         await store.enqueue([make_job()])
         await limit_pages(store, 50)

@@ -80,7 +80,7 @@ async def in_one_group(
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def test_one_failing_call_of_a_group_does_not_fail_its_neighbours(
+async def test_one_failing_call_of_a_group_does_not_fail_the_others(
     store: SqliteStore,
 ) -> None:
     def put(key: str) -> Callable[[WriteTransaction], str]:

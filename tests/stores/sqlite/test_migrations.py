@@ -73,7 +73,7 @@ async def test_a_newer_compatible_schema_is_used(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     await made(path)
     add_version(path, NEWEST + 1, breaking=False)
-    alter(path, "ALTER TABLE windlass_job ADD COLUMN colour TEXT")
+    alter(path, "ALTER TABLE windlass_job ADD COLUMN color TEXT")
     async with store_on(path) as store:
         [answer] = await store.enqueue([make_job()])
         assert answer.accepted
@@ -123,10 +123,10 @@ async def test_a_new_migration_is_applied_to_an_old_file(
 ) -> None:
     path = tmp_path / "jobs.db"
     await made(path)
-    more = Migration(NEWEST + 1, "colour", "ALTER TABLE windlass_job ADD COLUMN colour TEXT;")
+    more = Migration(NEWEST + 1, "color", "ALTER TABLE windlass_job ADD COLUMN color TEXT;")
     monkeypatch.setattr(migrator, "MIGRATIONS", [*migrator.MIGRATIONS, more])
     async with store_on(path) as store:
-        assert list(await store.migrate()) == [f"{NEWEST + 1:04d}_colour"]
+        assert list(await store.migrate()) == [f"{NEWEST + 1:04d}_color"]
         assert len(await claim_all(store)) == 1
 
 

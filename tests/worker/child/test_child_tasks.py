@@ -1,4 +1,4 @@
-"""Tasks in child processes: same behaviour and log as in the worker, isolated failures."""
+"""Tasks in child processes: same behavior and log as in the worker, isolated failures."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ async def test_a_store_outage_logs_one_warning_and_does_not_end_the_loop(
     running.cancel()
     await asyncio.wait({running})
     assert [record.message for record in caplog.records] == [
-        "Sending the worker heartbeat failed: unavailable"
+        "Updating worker presence failed: unavailable"
     ]
 
 

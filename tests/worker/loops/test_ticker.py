@@ -408,8 +408,8 @@ async def test_a_store_outage_does_not_end_the_ticker(
     running.cancel()
     await asyncio.wait({running})
     messages = [record.getMessage() for record in caplog.records]
-    assert messages.count("Enqueueing scheduled jobs failed; retrying: unavailable") == 1
-    assert messages.count("Enqueueing scheduled jobs failed; retrying") == 2
+    assert messages.count("Enqueuing scheduled jobs failed; retrying: unavailable") == 1
+    assert messages.count("Enqueuing scheduled jobs failed; retrying") == 2
 
 
 async def _has_jobs(store: Store) -> bool:

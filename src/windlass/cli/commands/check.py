@@ -92,7 +92,7 @@ async def _check(url: str | None, app_path: str | None) -> tuple[list[Finding], 
         return [*findings, *store_findings], False
     findings.append(url_durability(store_url))
     if path is not None:
-        findings.append(Finding("driver", Verdict.OK, f"SQLite of apsw {_version('apsw')}"))
+        findings.append(Finding("driver", Verdict.OK, f"SQLite via apsw {_version('apsw')}"))
         findings += _disk(path)
         if not path.exists():
             finding = _no_file(path)
@@ -141,12 +141,10 @@ def _disk(path: Path) -> Iterator[Finding]:
     folder = next(parent for parent in path.parents if parent.exists())
     free = shutil.disk_usage(folder).free
     used = sum(part.stat().st_size for part in path.parent.glob(f"{path.name}*") if part.is_file())
-    message = f"{free / MIB:,.0f} MiB free, the jobs use {used / MIB:,.1f} MiB"
+    message = f"{free / MIB:,.0f} MiB free; database size {used / MIB:,.1f} MiB"
     if free < LOW_DISK:
         verdict = Verdict.ERROR if free < FULL_DISK else Verdict.WARNING
-        yield Finding(
-            "disk", verdict, message, "free disk space, or move the file to a larger disk"
-        )
+        yield Finding("disk", verdict, message, "make space, or move the file to a larger disk")
     else:
         yield Finding("disk", Verdict.OK, message)
     kind = _file_system(folder)

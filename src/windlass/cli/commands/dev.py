@@ -31,7 +31,8 @@ def dev(
     ] = None,
     *,
     reload: Annotated[
-        bool, typer.Option("--reload", help="Reload when a .py file here changes.")
+        bool,
+        typer.Option("--reload", help="Reload when a .py file in the working directory changes."),
     ] = False,
     port: Annotated[
         int | None, typer.Option(help="Port of the HTTP API (8642, or any free port).")

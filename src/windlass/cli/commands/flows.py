@@ -1,4 +1,4 @@
-"""`windlass flows`: shows and manages workflows."""
+"""`windlass flows`: lists, shows and manages workflows."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from windlass.cli import terminal
+from windlass.cli.commands import flow_list
 from windlass.cli.common_options import AppPath, AsJson, Url
 from windlass.cli.event_loop import run
 from windlass.cli.job_lookup import find_job
@@ -29,7 +30,8 @@ from windlass.core.job.state import State
 from windlass.schemas.flows import FlowActionView, FlowView
 from windlass.schemas.jobs import JobNode
 
-commands = typer.Typer(no_args_is_help=True, help="Show and manage workflows.")
+commands = typer.Typer(no_args_is_help=True, help="List, show and manage workflows.")
+commands.command("list")(flow_list.list_flows)
 FlowId = Annotated[
     str, typer.Argument(help="Flow id, or the id (or a part of it) of one of its jobs.")
 ]

@@ -110,7 +110,7 @@ def _print_removed(name: str, *, as_json: bool) -> None:
 
 
 def _table(found: Sequence[LimitInfo]) -> None:
-    table = terminal.table("limit", "value", "in code", "holding", "waiting")
+    table = terminal.table("limit", "value", "in code", "in use", "waiting")
     table.columns[0].min_width = max(len(info.name) for info in found)
     for info in found:
         table.add_row(escape(info.name), str(info.limit), _code(info), *_counts(info))
@@ -124,9 +124,9 @@ def _stack(found: Sequence[LimitInfo]) -> None:
     for info in found:
         console.print(escape(info.name), soft_wrap=True)
         console.print(f"  {info.limit} (code: {_code(info)})", soft_wrap=True)
-        holding, waiting = _counts(info)
-        if holding:
-            console.print(f"  {holding} holding, {waiting} waiting")
+        in_use, waiting = _counts(info)
+        if in_use:
+            console.print(f"  {in_use} in use, {waiting} waiting")
 
 
 def _code(info: LimitInfo) -> str:
@@ -136,7 +136,7 @@ def _code(info: LimitInfo) -> str:
 
 
 def _counts(info: LimitInfo) -> tuple[str, str]:
-    if info.holding is None or info.waiting is None:
+    if info.in_use is None or info.waiting is None:
         return "", ""
     more = "+" if info.waiting >= COUNT_CAP else ""
-    return f"{info.holding:,}", f"{info.waiting:,}{more}"
+    return f"{info.in_use:,}", f"{info.waiting:,}{more}"

@@ -133,7 +133,7 @@ def resume(name: Name, url: Url = None, app: AppPath = None, as_json: AsJson = F
 
 @commands.command()
 def delete(name: Name, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Delete a schedule. Its jobs stay."""
+    """Delete a schedule. Its jobs are kept."""
     found = run(_with_records(lambda records, _: records.delete(name), url, app))
     if as_json:
         terminal.print_json({"name": found.name, "deleted": True, "declared": found.declared})

@@ -32,7 +32,7 @@ LOCAL = "127.0.0.1"
 
 def serve(
     app: Annotated[
-        str | None, typer.Argument(help="The app, as module:app (default: setting app).")
+        str | None, typer.Argument(help="The app, as module:app (default: the `app` setting).")
     ] = None,
     *,
     host: Annotated[str | None, typer.Option(help="Address to listen on (127.0.0.1).")] = None,
@@ -41,9 +41,9 @@ def serve(
         list[str] | None,
         typer.Option(help="Allowed Host header; may be repeated."),
     ] = None,
-    without_keys: Annotated[
+    no_auth: Annotated[
         bool,
-        typer.Option("--without-keys", help="Disable authentication: full access for everyone."),
+        typer.Option("--no-auth", help="Disable authentication: full access for everyone."),
     ] = False,
     url: Url = None,
 ) -> None:
@@ -67,7 +67,7 @@ def serve(
     hosts = frozenset(name.lower() for name in allow_host or ())
     address = found["host"].value, found["port"].value
     config = worker_config(found)
-    run(_serve(application, address, hosts, config, without_keys=without_keys), fast=True)
+    run(_serve(application, address, hosts, config, no_auth=no_auth), fast=True)
 
 
 async def _serve(
@@ -76,12 +76,12 @@ async def _serve(
     hosts: frozenset[str],
     config: WorkerConfig,
     *,
-    without_keys: bool,
+    no_auth: bool,
 ) -> None:
     host, port = address
     try:
         await app.client().store.ping()
-        auth = await _auth_mode(app, host, without_keys=without_keys)
+        auth = await _auth_mode(app, host, no_auth=no_auth)
         if auth is AuthMode.OPEN:  # DNS rebinding: a foreign page must not reach this server
             hosts |= LOOPBACK
         api = app.asgi(ServerConfig(auth=auth, hosts=hosts))
@@ -158,8 +158,8 @@ def _listen(port: int, *, explicit: bool) -> socket.socket:
         return socket.create_server((LOCAL, 0))
 
 
-async def _auth_mode(app: Windlass, host: str, *, without_keys: bool) -> AuthMode:
-    if without_keys:
+async def _auth_mode(app: Windlass, host: str, *, no_auth: bool) -> AuthMode:
+    if no_auth:
         return AuthMode.OPEN
     if _is_loopback(host):
         return AuthMode.LOCAL
@@ -167,7 +167,7 @@ async def _auth_mode(app: Windlass, host: str, *, without_keys: bool) -> AuthMod
         raise ConfigurationError(
             f"{host} is reachable from other machines, but there are no API keys: create one with "
             "windlass keys create NAME --role admin, or listen on 127.0.0.1 "
-            "(--without-keys disables authentication)"
+            "(--no-auth disables authentication)"
         )
     return AuthMode.KEYS
 

@@ -30,7 +30,7 @@ _OUTCOMES = {State.RETRYING: "retried", State.QUEUED: "requeued"}
 
 def worker(
     app: Annotated[
-        str | None, typer.Argument(help="The app, as module:app (default: setting app).")
+        str | None, typer.Argument(help="The app, as module:app (default: the `app` setting).")
     ] = None,
     *,
     queues: Annotated[

@@ -27,7 +27,7 @@ def list_workers(url: Url = None, app: AppPath = None, as_json: AsJson = False) 
     """List running workers with their queues and last claim.
 
     A dead worker is listed for up to 30 seconds. An unresponsive worker is
-    running and has free slots, but has stopped fetching jobs: restart it.
+    running and has free slots, but has stopped claiming jobs: restart it.
     """
     found = run(_workers(url, app))
     if as_json:

@@ -86,12 +86,12 @@ class GateStats:
     """Statistics of one gate.
 
     waiting: number of jobs that wait at it; counted up to 10,000
-    holding: number of jobs that hold one of its slots: queued, at a later gate, or running
+    in_use: number of jobs that hold one of its slots: queued, at a later gate, or running
     holders: up to three of those, the longest first
     next_check_at: when it admits jobs again by itself; None if only the end of a job frees a slot
     """
 
     waiting: int = 0
-    holding: int = 0
+    in_use: int = 0
     holders: tuple[UUID, ...] = ()
     next_check_at: Instant | None = None

@@ -190,7 +190,7 @@ def parent_ended(row: LifecycleRow, parent: UUID, ended: State, now: Instant) ->
         return change.decision()
     if row.held or (row.due_at is not None and row.due_at > at and not _started(row)):
         return change.decision()
-    if maintenance.is_expired(row, at):
+    if maintenance.expired(row, at):
         return change.decision()  # the sweep expires it
     change.values |= {"trigger": Trigger.PROMOTE, "updated_at": at}
     change.queue()

@@ -73,8 +73,8 @@ class EnqueueDecision:
     """Decision about one new job.
 
     `displace` is a waiting job that this one replaces (debounce), canceled in the same write.
-    `waits_for` are the unfinished parents. `lost` is a parent that ended without success: the job
-    is stored and ends immediately.
+    `waits_for` are the unfinished parents. `failed_parent` is a parent that ended without success:
+    the job is stored and ends immediately.
     """
 
     status: EnqueueStatus
@@ -82,11 +82,11 @@ class EnqueueDecision:
     displace: JobRow | None = None
     error: RequestError | None = None
     waits_for: tuple[UUID, ...] = ()
-    lost: Parent | None = None
+    failed_parent: Parent | None = None
 
     @property
     def waiting_for(self) -> int:
-        return len(self.waits_for) + (self.lost is not None)
+        return len(self.waits_for) + (self.failed_parent is not None)
 
 
 def decide_enqueue(new: NewJob, conflicts: Conflicts) -> EnqueueDecision:
@@ -110,7 +110,7 @@ def decide_enqueue(new: NewJob, conflicts: Conflicts) -> EnqueueDecision:
 def _depends(new: NewJob, parents: Mapping[UUID, Parent]) -> EnqueueDecision:
     """Check the parents. They must be stored before their children, so there are no cycles."""
     waits_for: list[UUID] = []
-    lost: Parent | None = None
+    failed_parent: Parent | None = None
     for parent_id in new.depends_on:
         parent = parents.get(parent_id)
         if parent is None or parent.owner != new.owner:
@@ -118,8 +118,10 @@ def _depends(new: NewJob, parents: Mapping[UUID, Parent]) -> EnqueueDecision:
         if parent.open:
             waits_for.append(parent_id)
         elif parent.state is not State.SUCCEEDED and new.on_parent is not OnParent.RUN:
-            lost = lost or parent
-    return EnqueueDecision(EnqueueStatus.CREATED, waits_for=tuple(waits_for), lost=lost)
+            failed_parent = failed_parent or parent
+    return EnqueueDecision(
+        EnqueueStatus.CREATED, waits_for=tuple(waits_for), failed_parent=failed_parent
+    )
 
 
 def parent_not_found(new: NewJob, parent_id: UUID) -> NotFoundError:

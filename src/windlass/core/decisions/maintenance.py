@@ -13,7 +13,7 @@ _TIMED = frozenset({State.CREATED, State.RETRYING})
 _EXPIRING = frozenset({State.CREATED, State.QUEUED})
 
 
-def is_expired(row: LifecycleRow, now: Instant) -> bool:
+def expired(row: LifecycleRow, now: Instant) -> bool:
     """Whether its expiry passed before its first start."""
     return row.expires_at is not None and row.expires_at <= now and row.first_started_at is None
 

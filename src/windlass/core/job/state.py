@@ -32,7 +32,7 @@ WAITING = ACTIVE - {State.RUNNING}
 
 
 class Trigger(StrEnum):
-    """Causes of state changes. A row keeps the last one, so that a repeat is recognised."""
+    """Causes of state changes. A row keeps the last one, so that a repeat is recognized."""
 
     __hash__ = str.__hash__
 

@@ -23,7 +23,7 @@ _LOWERCASE = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobQuery:
-    """A query of jobs, newest first. Empty filters match all jobs.
+    """A query of jobs, newest first. A filter that is None or an empty set matches all jobs.
 
     A job must have all `tags`. `error` is its exact error code. `text` is part of its task, of a
     tag, or of the code, type or message of its error (if not encrypted); ASCII letters match

@@ -61,7 +61,7 @@ async def enqueue_scoped(
 
 
 def hide_foreign(caller: Caller, result: EnqueueResult) -> EnqueueResult:
-    """Replace a result that shows a job invisible to the caller by a conflict."""
+    """Replace the result by a conflict if it contains a job that the caller cannot see."""
     if result.existing is None or caller.can_see(result.existing):
         return result
     return _refused(result.new, _key_taken_error(result.new))
@@ -76,7 +76,7 @@ def _refused(new: NewJob, error: RequestError) -> EnqueueResult:
 
 @dataclass(frozen=True, slots=True)
 class _References:
-    """Referenced jobs that are invisible to the caller, and which flows the caller may join."""
+    """Referenced jobs that the caller cannot see, and whether it may add jobs to each flow."""
 
     foreign: frozenset[UUID]
     flows: Mapping[UUID, bool]
@@ -133,7 +133,7 @@ def _key_taken_error(job: NewJob) -> ConflictError:
     )
 
 
-async def _owns_flow(ctx: RequestContext, flow_id: UUID) -> bool:
+async def _can_see_flow(ctx: RequestContext, flow_id: UUID) -> bool:
     """Return whether any job of the flow is visible to the caller."""
     query = JobQuery(flow_id=flow_id, owner=ctx.caller.owner, team=ctx.caller.team, limit=1)
     while True:
@@ -144,6 +144,9 @@ async def _owns_flow(ctx: RequestContext, flow_id: UUID) -> bool:
 
 
 async def _may_join(ctx: RequestContext, flow_id: UUID) -> bool:
-    """Return whether the caller may add to a flow: adding a job would make the flow visible."""
+    """Return whether the caller may add jobs to a flow: one that it can see, or a new one.
+
+    A job in a flow makes the whole flow visible to its owner.
+    """
     [stats] = await ctx.client.store.insights.flows([flow_id])
-    return stats is None or await _owns_flow(ctx, flow_id)
+    return stats is None or await _can_see_flow(ctx, flow_id)

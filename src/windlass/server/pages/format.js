@@ -1,4 +1,8 @@
-/** Formatting of numbers, times and ids. */
+/** Formatting of numbers, times, ids and counts. */
+
+/** @import { State } from "./client/windlass.js" */
+
+import { STATES } from "./job-state.js";
 
 const numbers = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
@@ -87,3 +91,9 @@ export function byteSize(bytes) {
   if (bytes < 1024 ** 3) return `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
   return `${(bytes / 1024 ** 3).toFixed(1)} GiB`;
 }
+
+/** Format job counts per state: 3 queued, 1 failed. @param {Partial<Record<State, number>>} counts */
+export const stateCountsText = (counts) =>
+  STATES.filter((state) => counts[state])
+    .map((state) => `${number(counts[state] ?? 0)} ${state}`)
+    .join(", ") || "none";

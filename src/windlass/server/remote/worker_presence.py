@@ -14,7 +14,7 @@ from windlass.server.schemas.worker_api import ClaimRequest
 log = logging.getLogger("windlass.server")
 REFRESH = 10.0  # seconds between two writes of a worker's presence
 MAX_WORKERS = 10_000  # names that the server remembers
-PRESENCE_TTL = 60.0  # seconds that a worker counts as alive after a claim
+PRESENCE_TTL = 60.0  # seconds that a worker is listed as running after a claim
 
 
 async def publish(ctx: RequestContext, claim: ClaimRequest) -> None:
@@ -43,4 +43,4 @@ async def publish(ctx: RequestContext, claim: ClaimRequest) -> None:
     try:
         await store.put_records([put])
     except StoreError as error:
-        log.warning("updating the presence record of worker %s failed: %s", worker.name, error)
+        log.warning("Updating worker presence failed: %s: %s", worker.name, error)

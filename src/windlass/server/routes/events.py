@@ -21,7 +21,7 @@ from windlass.server.streaming.stream_filter import StreamFilter
 
 LastEventId = Annotated[
     str | None,
-    Header(alias="Last-Event-ID", description="Id of the last received event, of a reconnect."),
+    Header(alias="Last-Event-ID", description="Id of the last event received; sent on reconnect."),
 ]
 Accept = Annotated[str, Header(description="`text/event-stream` for a stream.")]
 

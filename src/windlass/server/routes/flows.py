@@ -23,7 +23,7 @@ MAX_PARENTS = 20  # listed of each job of a flow; a job may have 100,000
 
 async def list_flows(
     ctx: Ctx,
-    limit: Annotated[int, Query(ge=1, le=MAX_FLOWS, description="Maximum of flows.")] = 50,
+    limit: Annotated[int, Query(ge=1, le=MAX_FLOWS, description="Maximum number of flows.")] = 50,
     cursor: Annotated[UUID | None, Query(description="`cursor` of the previous page.")] = None,
 ) -> FlowPageView:
     """List flows, newest first, each summarized from its newest 1,000 jobs."""
@@ -35,7 +35,7 @@ async def list_flows(
 async def get(
     ctx: Ctx,
     flow_id: PathId,
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Maximum of jobs.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Maximum number of jobs.")] = 100,
 ) -> FlowView:
     """Get a flow, and its newest jobs with their dependencies.
 

@@ -45,7 +45,7 @@ async def failures(
     since: Annotated[
         datetime | None, Query(description="Failed at this time or later; default: a day ago.")
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Maximum of groups.")] = 20,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Maximum number of groups.")] = 20,
     group: Annotated[
         str | None,
         Query(pattern="^[0-9a-f]{24}$", description="Only this group, with its job ids."),
@@ -100,7 +100,7 @@ def _instant(field: str, value: datetime) -> Instant:
 async def audit(
     ctx: Ctx,
     after: Annotated[str, Query(description="`cursor` of the previous page.")] = "",
-    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum of entries.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of entries.")] = 100,
 ) -> AuditPage:
     """List audit entries, newest first; kept for 90 days."""
     return AuditPage.of(await AuditLog(ctx.client.store).list(after, limit), limit)

@@ -117,7 +117,8 @@ class EventsRequest(RequestModel):
     ] = None
     types: Types = None
     limit: Annotated[
-        int, Field(ge=1, le=1000, description="Maximum of events in a page; not for streams.")
+        int,
+        Field(ge=1, le=1000, description="Maximum number of events in a page; not for streams."),
     ] = 100
     ticket: Ticket = None
 

@@ -121,7 +121,9 @@ class JobFilters(RequestModel):
     tag: Annotated[Repeated[str], Field(description="All of these tags.")] = ()
     owner: Annotated[str | None, Field(description="Owner of the job.")] = None
     team: Annotated[str | None, Field(description="Team of the job.")] = None
-    error: Annotated[str | None, Field(description="Exact error code.")] = None
+    error: Annotated[
+        str | None, Field(description="Error code; for other exceptions, the class name.")
+    ] = None
     text: Annotated[
         str | None,
         Field(
@@ -140,7 +142,7 @@ class JobFilters(RequestModel):
         datetime | None, Field(description="Created at this time or later.")
     ] = None
     created_to: Annotated[datetime | None, Field(description="Created before this time.")] = None
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="Maximum of jobs.")] = 100
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="Maximum number of jobs.")] = 100
 
     def query(self, caller: Caller, cursor: str | None = None) -> JobQuery:
         return JobQuery(

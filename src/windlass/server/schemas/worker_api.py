@@ -23,7 +23,7 @@ Slots = Annotated[int, Field(ge=1, le=1000)]
 
 
 class ClaimRequest(RequestModel):
-    """A claim: `queues` has the maximum of jobs for each queue, `tasks` what the worker can run.
+    """A claim: `queues` has the maximum number of jobs per queue, `tasks` what the worker can run.
 
     A repeated call with the same `claimId` returns the same jobs, for example after a lost
     response. `lease` overrides the lease of the job; `wait` is the maximum time to wait for a job.

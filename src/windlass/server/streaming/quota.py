@@ -24,13 +24,13 @@ class StreamQuota:
         """Raise ApiError if the quota is used up. Requests without a key share the total."""
         if key_id is not None and self._by_key[key_id] >= self._per_key:
             raise _exceeded(
-                f"key {key_id} has {self._per_key:,} open streams (long polls count as streams), "
-                "which is the limit of a key"
+                f"key {key_id} reached the limit of {self._per_key:,} open streams per key "
+                "(long polls count as streams)"
             )
         if self.in_use >= self._total:
             raise _exceeded(
-                f"{self._total:,} streams are open (long polls count as streams), "
-                "which is the limit of this server"
+                f"this server reached the limit of {self._total:,} open streams "
+                "(long polls count as streams)"
             )
 
     @contextlib.contextmanager

@@ -75,12 +75,12 @@ async def tail(transport: Transport, job_id: UUID, after: int) -> AsyncIterator[
                     delays = list(config.reconnect_delays)
                     if received is not None and (event := sequence.accept(received)) is not None:
                         yield event
-        except (_StreamEnded, NotFoundError):
+        except (_NoMoreEvents, NotFoundError):
             return
         except StoreUnavailableError as error:
             if transport.closed or not (delays or sequence.ended):
                 raise
-            log.info("event stream of job %s broke: %s", job_id, error)
+            log.info("event stream of job %s was interrupted: %s", job_id, error)
         else:
             if not (delays or sequence.ended):
                 raise StoreUnavailableError(
@@ -91,7 +91,7 @@ async def tail(transport: Transport, job_id: UUID, after: int) -> AsyncIterator[
         await config.sleep(delays.pop(0))
 
 
-class _StreamEnded(Exception):  # noqa: N818 - not an error
+class _NoMoreEvents(Exception):  # noqa: N818 - not an error
     """The job has no further events."""
 
 
@@ -105,7 +105,7 @@ async def _stream(
     body = wire_format.tail_request().dump(job_id=job_id, after=after)
     async with transport.stream("tail", body) as response:
         if response.status_code == _NO_CONTENT:
-            raise _StreamEnded
+            raise _NoMoreEvents
         async with aclosing(_messages(transport, response)) as messages:
             async for name, data in messages:
                 if name == _KEEPALIVE:

@@ -35,7 +35,7 @@ async def checkup(url: str, key: str | None) -> list[Finding]:
         fix = "synchronize both with NTP: all times shown here are the server's"
         findings.append(Finding("clock", Verdict.WARNING, message, fix))
     else:
-        findings.append(Finding("clock", Verdict.OK, "agrees with this machine's"))
+        findings.append(Finding("clock", Verdict.OK, "in sync with this machine"))
     return findings
 
 

@@ -33,13 +33,13 @@ def queue_position(data: MemoryData, row: JobRow, arrival: int) -> int:
     """Return the position of a job in its queue, or at the gate where it waits."""
     if row.limit_key is None:
         return arrival
-    neighbours = [
+    neighbors = [
         other
         for other in data.jobs.values()
         if other.priority == row.priority and other.id != row.id and _same_order(other, row)
     ]
-    own = [other for other in neighbours if other.limit_key == row.limit_key]
-    return positions.fair_position(row.limit_key, arrival, _first(neighbours), _last(own))
+    own = [other for other in neighbors if other.limit_key == row.limit_key]
+    return positions.fair_position(row.limit_key, arrival, _first(neighbors), _last(own))
 
 
 def _same_order(other: JobRow, row: JobRow) -> bool:
@@ -66,7 +66,7 @@ def open_gate(data: MemoryData, gate: str, now: Instant) -> Iterator[JobRow]:
     for key, counts in zip(list(permits), capacity.kept, strict=True):
         if not counts:
             del permits[key]
-    admissible = [row for row in waiting_at(data, gate) if not maintenance.is_expired(row, now)]
+    admissible = [row for row in waiting_at(data, gate) if not maintenance.expired(row, now)]
     for row in admissible[: min(capacity.free, gates.BATCH)]:
         permit = next_permit(row, now)
         permits[row.id, row.serial, permit.fence] = permit
@@ -119,7 +119,7 @@ def stats(data: MemoryData, gate: str) -> GateStats:
     )
     return GateStats(
         waiting=min(len(waiting_at(data, gate)), COUNT_CAP),
-        holding=len(held),
+        in_use=len(held),
         holders=tuple(job_id for _, job_id in held[: gates.MAX_HOLDERS]),
         next_check_at=data.next_checks.get(gate),
     )

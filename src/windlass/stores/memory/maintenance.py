@@ -38,8 +38,10 @@ class MemoryMaintenance(MemoryRecords):
             now = self._now()
             keep = {state: getattr(retention, state.value) for state in FINAL}
             ended = sorted((r for r in data.jobs.values() if r.final), key=_end_order)
-            expired = [row for row in ended if _past_retention(row, keep[row.state], now)][:limit]
-            for row in expired:
+            past_retention = [row for row in ended if _past_retention(row, keep[row.state], now)][
+                :limit
+            ]
+            for row in past_retention:
                 self._delete(row)
             logs = [
                 row
@@ -51,11 +53,11 @@ class MemoryMaintenance(MemoryRecords):
             for row in logs:
                 data.logs.pop(row.id)
                 data.jobs[row.id] = replace(row, log_floor=row.seq - 1)
-            dead_records = [key for key, e in data.entries.items() if not unexpired(e, now)]
-            for key in dead_records:
+            expired_records = [key for key, e in data.entries.items() if not unexpired(e, now)]
+            for key in expired_records:
                 del data.entries[key]
             rollups = self._prune_rollups(retention, now)
-        return Pruned(len(expired), len(logs), len(dead_records), rollups)
+        return Pruned(len(past_retention), len(logs), len(expired_records), rollups)
 
     def _prune_rollups(self, retention: Retention, now: Instant) -> int:
         until = maintenance.retention_cutoff(now, retention.rollups)

@@ -99,9 +99,9 @@ class MemoryWrites(MemoryMaintenance):
         if row.request_id is not None:
             data.requests[row.owner, row.request_id] = row.id
         self._link(row.id, new.depends_on, decision.waits_for)
-        if decision.lost is not None:
-            lost = decision.lost
-            self._write(row, decide.parent_ended(row, lost.id, lost.state, now), now)
+        if decision.failed_parent is not None:
+            parent = decision.failed_parent
+            self._write(row, decide.parent_ended(row, parent.id, parent.state, now), now)
         return EnqueueResult(EnqueueStatus.CREATED, new, existing=data.jobs[row.id])
 
     def _with_current_row(self, result: EnqueueResult) -> EnqueueResult:
@@ -183,7 +183,7 @@ class MemoryWrites(MemoryMaintenance):
             for row in self._data.jobs.values()
             if row.state is State.QUEUED
             and row.queue == queue
-            and not maintenance.is_expired(row, now)
+            and not maintenance.expired(row, now)
         )
         return heapq.nsmallest(limit, ready, key=queue_order)
 

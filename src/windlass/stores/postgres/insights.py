@@ -158,7 +158,7 @@ async def gates(connection: Connection, names: Sequence[str]) -> list[GateStats]
     return [
         GateStats(
             waiting=waiting,
-            holding=holding,
+            in_use=holding,
             holders=tuple(holders or ()),
             next_check_at=next_check_at,
         )

@@ -149,7 +149,7 @@ def gates(connection: apsw.Connection, names: Sequence[str]) -> list[GateStats]:
         stats.append(
             GateStats(
                 waiting=waiting,
-                holding=holding,
+                in_use=holding,
                 holders=tuple(holders.get(gate, ())),
                 next_check_at=next_check_at,
             )

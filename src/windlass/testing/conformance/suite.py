@@ -14,13 +14,15 @@ from windlass.testing.conformance.attempts.suspend import TestSuspend
 from windlass.testing.conformance.fixtures import clock, store
 from windlass.testing.conformance.flows.children import TestChildren
 from windlass.testing.conformance.flows.dependencies import TestDependencies
+from windlass.testing.conformance.flows.failed_parents import TestFailedParents
+from windlass.testing.conformance.flows.flow_list import TestFlowList
 from windlass.testing.conformance.flows.flow_stats import TestFlowStats
-from windlass.testing.conformance.flows.lost_parents import TestLostParents
 from windlass.testing.conformance.handles import TestHandles
 from windlass.testing.conformance.idempotency import TestIdempotency
 from windlass.testing.conformance.jobs.cancel import TestCancel
-from windlass.testing.conformance.jobs.delayed_jobs import TestDelayedJobs
+from windlass.testing.conformance.jobs.delay_and_hold import TestDelayAndHold
 from windlass.testing.conformance.jobs.enqueue import TestEnqueue
+from windlass.testing.conformance.jobs.expiry import TestExpiry
 from windlass.testing.conformance.jobs.instants import TestInstants
 from windlass.testing.conformance.jobs.manual_retry import TestManualRetry
 from windlass.testing.conformance.jobs.mixed_requests import TestMixedRequests
@@ -47,13 +49,16 @@ __all__ = [
     "TestChildren",
     "TestClaim",
     "TestConcurrency",
-    "TestDelayedJobs",
+    "TestDelayAndHold",
     "TestDependencies",
     "TestEnqueue",
     "TestEvents",
+    "TestExpiry",
+    "TestFailedParents",
     "TestFailures",
     "TestFairness",
     "TestFind",
+    "TestFlowList",
     "TestFlowStats",
     "TestGates",
     "TestHandles",
@@ -61,7 +66,6 @@ __all__ = [
     "TestInstants",
     "TestLeases",
     "TestLimitChanges",
-    "TestLostParents",
     "TestMaintenance",
     "TestManualRetry",
     "TestMixedRequests",

@@ -21,7 +21,7 @@ from windlass.core.errors import WindlassError
 from windlass.core.event import EventType
 from windlass.core.job.row import JobRow
 from windlass.process.channel import Message
-from windlass.process.parent_link import ParentError, ParentLink
+from windlass.process.parent_connection import ParentConnection, ParentError
 from windlass.store import Store
 from windlass.task_spec import TaskSpec, encode_result
 from windlass.worker.app_hooks import AppHooks
@@ -35,7 +35,7 @@ _NO_STORE = cast("Store", None)  # the worker makes all store calls
 
 class ChildContext(Context):
     def __init__(
-        self, job: JobRow, parent: ParentLink, *, hooks: AppHooks, state: Any, spec: TaskSpec
+        self, job: JobRow, parent: ParentConnection, *, hooks: AppHooks, state: Any, spec: TaskSpec
     ) -> None:
         super().__init__(
             job, _NO_STORE, JsonCodec(), parent.loop, hooks=hooks, state=state, spec=spec

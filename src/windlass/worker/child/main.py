@@ -24,7 +24,7 @@ from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
 from windlass.process.channel import Message
 from windlass.process.import_path import ImportPath, resolve
-from windlass.process.parent_link import ParentLink, StopRequested
+from windlass.process.parent_connection import ParentConnection, StopRequested
 from windlass.stores import public_url
 from windlass.task_spec import TaskOptions, TaskSpec, encode_result, source_location
 from windlass.worker.app_hooks import AppHooks
@@ -40,12 +40,16 @@ from windlass.worker.lifespan import Lifespan
 def main(end: socket) -> None:
     if sys.stderr is not None:
         faulthandler.enable()
-    with contextlib.suppress(StopRequested), ParentLink(end) as parent, asyncio.Runner() as runner:
+    with (
+        contextlib.suppress(StopRequested),
+        ParentConnection(end) as parent,
+        asyncio.Runner() as runner,
+    ):
         _Child(parent, runner).serve()
 
 
 class _Child:
-    def __init__(self, parent: ParentLink, runner: asyncio.Runner) -> None:
+    def __init__(self, parent: ParentConnection, runner: asyncio.Runner) -> None:
         self._parent = parent
         self._runner = runner
         self._lifespan = _LifespanHolder(runner)

@@ -66,7 +66,7 @@ class Presence:
                     warned = False
                 except WindlassError as error:
                     if not warned:
-                        log.warning("Sending the worker heartbeat failed: %s", error)
+                        log.warning("Updating worker presence failed: %s", error)
                     warned = True
                 await asyncio.sleep(self._config.presence_interval)
         finally:

@@ -81,7 +81,7 @@ class Ticker:
         self._now: Instant = 0
 
     async def run(self) -> None:
-        outages = OutageLog("Enqueueing scheduled jobs")
+        outages = OutageLog("Enqueuing scheduled jobs")
         declared = False
         while True:
             wait = RETRY_DELAY
@@ -95,7 +95,7 @@ class Ticker:
                 outages.failed(error)
             except Exception:
                 # The loop must never stop for good.
-                log.exception("Enqueueing scheduled jobs failed; retrying")
+                log.exception("Enqueuing scheduled jobs failed; retrying")
             await asyncio.sleep(wait)
 
     async def declare(self) -> None:

@@ -94,7 +94,7 @@ async def test_a_rate_limit_with_free_capacity_delays_no_job(postgres_url: str) 
             clock.advance(2)
         await enqueue_several(store, 1)
         [gate] = await store.insights.gates([QUEUE])
-        assert (gate.holding, gate.waiting, gate.next_check_at) == (2, 1, None)
+        assert (gate.in_use, gate.waiting, gate.next_check_at) == (2, 1, None)
         assert await store.due(10) == []
 
 

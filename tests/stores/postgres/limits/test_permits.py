@@ -102,7 +102,7 @@ async def test_each_release_of_a_slot_is_counted_once(
     await settle_all(store, [four])
     assert await inconsistencies(postgres_url) == {}
     [wide] = await store.insights.gates([QUEUE])
-    assert (wide.waiting, wide.holding) == (0, 0)
+    assert (wide.waiting, wide.in_use) == (0, 0)
     assert len(await claim_all(store)) == 0
     assert [row.state for row in await enqueue_several(store, 4)] == [State.QUEUED] * 4
 
@@ -279,6 +279,6 @@ async def test_a_job_admitted_while_a_limit_was_lifted_keeps_its_permit(
     assert await inconsistencies(postgres_url) == {}
     for ended, holding in ((running, 1), (first, 0)):
         await settle_all(store, ended)
-        assert [gate.holding for gate in await store.insights.gates([TASK])] == [holding]
+        assert [gate.in_use for gate in await store.insights.gates([TASK])] == [holding]
         assert await inconsistencies(postgres_url) == {}
     assert await execute(postgres_url, "SELECT FROM windlass_permit") == []

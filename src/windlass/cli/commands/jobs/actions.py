@@ -1,7 +1,7 @@
 """`windlass jobs submit|cancel|retry|resume|delete`, each on one or more jobs.
 
 A refused job does not stop the others; the exit code is then 1. A store failure ends the command
-with exit code 3, after it has reported the results so far and the jobs that were not tried.
+with exit code 3, after it has reported the results so far and the jobs that were not attempted.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _for_each(
         if as_json:  # one list, complete only at the end
             terminal.print_json(results)
         if results and len(results) < len(ids):
-            terminal.error(f"not tried: {' '.join(ids[len(results) :])}")
+            terminal.error(f"not attempted: {' '.join(ids[len(results) :])}")
     if refused:
         raise typer.Exit(terminal.FAILED)
 

@@ -35,7 +35,9 @@ def list_jobs(
     tag: Annotated[
         list[str] | None, typer.Option(help="Filter by tag; repeat to require several.")
     ] = None,
-    error: Annotated[str | None, typer.Option(help="Filter by error code.")] = None,
+    error: Annotated[
+        str | None, typer.Option(help="Filter by error code; for other exceptions, the class name.")
+    ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=MAX_PAGE, help="Number of jobs.")
     ] = 20,
@@ -118,7 +120,7 @@ def _progress(row: JobRow) -> str:
     if row.gate is not None:
         return f"limited by {limit_name(row.gate)}"
     if row.due_at is not None and not row.final:
-        return f"due {terminal.ago(row.due_at)}"
+        return f"scheduled {terminal.ago(row.due_at)}"
     if row.cancel_requested and not row.final:
         return f"{row.percent}% canceling"
     if row.final or not (row.percent or row.stage):

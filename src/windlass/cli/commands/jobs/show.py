@@ -30,11 +30,25 @@ _FIELDS = (
     ("team", "team"), ("tags", "tags"), ("requestId", "request id"), ("uniqueKey", "unique key"),
     ("limitKey", "limit key"), ("gate", "waiting for"),
     ("createdAt", "created"), ("queuedAt", "queued"), ("startedAt", "started"),
-    ("endedAt", "ended"), ("dueAt", "due"), ("expiresAt", "expires"), ("worker", "worker"),
-    ("cancelRequestedAt", "cancel requested"), ("cancelReason", "cancel reason"),
+    ("endedAt", "ended"), ("dueAt", "scheduled for"), ("expiresAt", "expires"),
+    ("worker", "worker"), ("cancelRequestedAt", "cancel requested"),
+    ("cancelReason", "cancel reason"),
     ("retryOf", "retry of"), ("retriedAs", "retried as"), ("lastCompletedStep", "last step"),
-    ("arguments", "payload"), ("result", "result"), ("flowId", "flow"),
+    ("arguments", "arguments"), ("result", "result"), ("flowId", "flow"),
 )  # fmt: skip
+
+OUTCOMES = {
+    Trigger.SUCCEED: "succeeded",
+    Trigger.FAIL: "failed",
+    Trigger.GIVE_UP: "crashed, no retries left",
+    Trigger.RETRY: "failed, retried",
+    Trigger.CRASH: "crashed",
+    Trigger.CANCEL: "canceled",
+    Trigger.ABORT: "canceled by task",
+    Trigger.SNOOZE: "snoozed",
+    Trigger.SUSPEND: "suspended",
+    Trigger.RELEASE: "released",
+}  # as on the job page of the dashboard
 
 
 def show(job: JobId, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
@@ -95,7 +109,8 @@ def _attempts(row: JobRow, attempts: Sequence[Attempt], console: Console) -> Non
         )
         # A task that stops on request did not cancel itself.
         requested = attempt.outcome is Trigger.ABORT and row.cancel_at is not None
-        outcome = "cancel" if requested else attempt.outcome.value if attempt.outcome else ""
+        trigger = Trigger.CANCEL if requested else attempt.outcome
+        outcome = "" if trigger is None else OUTCOMES.get(trigger, trigger.value)
         if attempt.error is not None:
             outcome += f": {attempt.error.code}"
         table.add_row(

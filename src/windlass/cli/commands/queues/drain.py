@@ -30,7 +30,8 @@ Report = Callable[[DrainProgress], None]
 def drain(
     queues: Annotated[list[str], typer.Argument(help="Queue names.")],
     timeout: Annotated[
-        str | None, typer.Option(help="Stop waiting after this, as 90s or 10m; exit code 1.")
+        str | None,
+        typer.Option(help='Give up after this time, such as "10m"; the exit code is then 1.'),
     ] = None,
     url: Url = None,
     app: AppPath = None,

@@ -12,7 +12,7 @@ const ROLES = {
   producer: "read; enqueue, cancel, retry, resume",
   worker: "read; claim jobs and report their results",
   operator: "all actions on jobs, queues and schedules",
-  admin: "everything, including API keys and audit",
+  admin: "everything, including API keys and the audit log",
 };
 
 /**

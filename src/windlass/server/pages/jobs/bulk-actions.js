@@ -123,7 +123,7 @@ export class BulkActions {
   async #selected(action, jobs) {
     const applicable = jobs.filter((job) => CAN[action](job));
     const rest = jobs.length - applicable.length;
-    const skipped = `Skips ${plural(rest, "job")} to which it does not apply.`;
+    const skipped = `${plural(rest, "job is", "jobs are")} skipped (action not applicable).`;
     const text = ACTIONS[action].description + (rest > 0 ? ` ${skipped}` : "");
     if (!(await confirmed(action, plural(applicable.length, "job"), text))) return false;
     const ids = applicable.map((job) => job.id);

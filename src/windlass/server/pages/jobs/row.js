@@ -3,7 +3,7 @@
 /** @import { Renderable } from "../view/virtual-dom.js" */
 /** @import { Row } from "./job-list.js" */
 
-import { ago, shortId, dateTime, secondsSince, duration } from "../format.js";
+import { ago, shortId, dateTime, timeText, secondsSince, duration } from "../format.js";
 import { pageUrl } from "../navigation.js";
 import { h } from "../view/virtual-dom.js";
 import { badge, bar } from "../view/components.js";
@@ -148,7 +148,7 @@ function statusText(row) {
   if (row.waitingFor > 0)
     return [`waiting for ${row.waitingFor} job${row.waitingFor > 1 ? "s" : ""}`, ""];
   if (row.gate !== null) return [`waiting for limit ${row.gate}`, row.limitKey ?? ""];
-  if (dueAt && new Date(dueAt).getTime() > Date.now()) return [`starts ${ago(dueAt)}`, ""];
+  if (dueAt && new Date(dueAt).getTime() > Date.now()) return [`scheduled for ${timeText(dueAt)}`, ago(dueAt)];
   return ["", ""];
 }
 

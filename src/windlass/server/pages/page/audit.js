@@ -6,7 +6,7 @@
 
 import { timeText } from "../format.js";
 import { h } from "../view/virtual-dom.js";
-import { Pager } from "../view/pagination.js";
+import { Pager } from "../view/pager.js";
 import { button, empty, jobLink, table, title } from "../view/components.js";
 
 const ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;

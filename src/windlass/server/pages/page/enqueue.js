@@ -21,7 +21,7 @@ const OPTIONS = fieldsOf({
     priority: { type: "integer", description: "higher runs first" },
     delay: { type: "string", description: "start after: 30s, 5m, 2h" },
     tags: { type: "array", items: { type: "string" } },
-    uniqueKey: { type: "string", description: "at most one unfinished job with this key" },
+    uniqueKey: { type: "string", description: "at most one active job with this key" },
     owner: { type: "string" },
   },
 });

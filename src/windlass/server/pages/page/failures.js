@@ -105,7 +105,7 @@ class FailuresScreen {
         : shown.length === 0
           ? empty(
               `No failures in the last ${this.#range}`,
-              "Jobs without retries left appear here, grouped by task and error.",
+              "Jobs that exhausted their retries appear here, grouped by task and error.",
               null,
               "check",
             )

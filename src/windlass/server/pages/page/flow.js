@@ -4,8 +4,7 @@
 /** @import { Flow, JobNode } from "../client/windlass.js" */
 
 import { api } from "../api.js";
-import { stateCountsText } from "../flow/state-counts.js";
-import { shortId, plural, secondsSince, duration } from "../format.js";
+import { shortId, plural, secondsSince, duration, stateCountsText } from "../format.js";
 import { live } from "../live/tab-client.js";
 import { pageUrl } from "../navigation.js";
 import { may } from "../session.js";

@@ -4,12 +4,11 @@
 /** @import { Column } from "../view/components.js" */
 /** @import { FlowSummary } from "../client/windlass.js" */
 
-import { stateCountsText } from "../flow/state-counts.js";
-import { shortId, secondsSince, duration } from "../format.js";
+import { shortId, secondsSince, duration, stateCountsText } from "../format.js";
 import { live } from "../live/tab-client.js";
 import { pageUrl } from "../navigation.js";
 import { h } from "../view/virtual-dom.js";
-import { Pager, olderButton } from "../view/pagination.js";
+import { Pager, olderButton } from "../view/pager.js";
 import { badge, bar, empty, errorNote, table, title, when } from "../view/components.js";
 
 const PERIOD = 3; // seconds

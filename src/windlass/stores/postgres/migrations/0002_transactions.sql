@@ -359,9 +359,9 @@ END
 $$;
 
 -- Counts the parents that have not ended, plus one if a parent ended without success and the job
--- must end with it (`lost`). The parents are locked. The rule is core's enqueue decision.
+-- must end with it (`failed_parent`). The parents are locked. The rule is core's enqueue decision.
 CREATE FUNCTION windlass_count_parents(
-    item jsonb, job windlass_job, OUT waiting bigint, OUT lost bigint
+    item jsonb, job windlass_job, OUT waiting bigint, OUT failed_parent bigint
 ) LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
@@ -376,13 +376,13 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'WL005', MESSAGE = format('job %s depends on job %s, which '
             'does not exist; enqueue a job after the jobs that it depends on', job.id, missing);
     END IF;
-    SELECT parent.n INTO lost
+    SELECT parent.n INTO failed_parent
     FROM unnest(parent_ids) WITH ORDINALITY AS given (name, ordinal), LATERAL (
         SELECT n, state FROM windlass_job AS parent WHERE parent.id = given.name LIMIT 1
     ) AS parent
     WHERE parent.state IN ('failed', 'canceled') AND job.on_parent <> 'run'
     ORDER BY given.ordinal LIMIT 1;
-    SELECT count(*) + (lost IS NOT NULL)::integer INTO waiting
+    SELECT count(*) + (failed_parent IS NOT NULL)::integer INTO waiting
     FROM unnest(parent_ids) AS name, LATERAL (
         SELECT state FROM windlass_job AS parent WHERE parent.id = name LIMIT 1
     ) AS parent
@@ -656,8 +656,8 @@ DECLARE
     number bigint;
     job windlass_job;
     existing windlass_job;
-    lost windlass_job;
-    lost_n bigint;
+    failed_parent windlass_job;
+    failed_parent_n bigint;
     work boolean := false;
     displaced uuid[] := '{}';
     duplicates jsonb := '{}';
@@ -748,7 +748,7 @@ BEGIN
             END IF;
             job.n := nextval('windlass_serial');
             IF jsonb_typeof(item -> 'depends_on') = 'array' THEN
-                SELECT * INTO job.waiting_for, lost_n FROM windlass_count_parents(item, job);
+                SELECT * INTO job.waiting_for, failed_parent_n FROM windlass_count_parents(item, job);
                 IF job.waiting_for > 0 THEN
                     job.state := 'created';
                     job.queued_at := NULL;
@@ -809,11 +809,11 @@ BEGIN
             END IF;
             IF jsonb_typeof(item -> 'depends_on') = 'array' THEN
                 PERFORM windlass_insert_edges(item, job);
-                IF lost_n IS NOT NULL THEN
-                    SELECT * INTO lost FROM windlass_job AS old WHERE old.n = lost_n;
+                IF failed_parent_n IS NOT NULL THEN
+                    SELECT * INTO failed_parent FROM windlass_job AS old WHERE old.n = failed_parent_n;
                     job.updated_at := job.created_at;
                     job.logged := false;
-                    PERFORM windlass_end_with_parent(job, lost, now);
+                    PERFORM windlass_end_with_parent(job, failed_parent, now);
                 END IF;
             END IF;
             status := 'created';

@@ -88,16 +88,16 @@ class PostgresBatch:
         ids: Collection[UUID],
         *,
         done: Collection[UUID] = (),
-        lost: Collection[UUID] = (),
+        unsuccessful: Collection[UUID] = (),
         others: Collection[UUID] = (),
     ) -> PostgresBatch:
         """Start a batch with these jobs, their dependents, and `others`, locked in one order.
 
-        `done` are jobs that may succeed. `lost` are jobs that may end without success: dependents
-        may end with them.
+        `done` are jobs that may succeed. `unsuccessful` are jobs that may end without success:
+        dependents may end with them.
         """
         found = await connection.fetchrow(
-            SQL.descendants, test_now, list(ids), list(done), list(lost)
+            SQL.descendants, test_now, list(ids), list(done), list(unsuccessful)
         )
         assert found is not None
         now, descendants = found

@@ -154,7 +154,7 @@ async def apply(
         shard,
         [request.job_id for request in unlocked],
         done=[request.job_id for request in unlocked if _may_succeed(request)],
-        lost=[request.job_id for request in unlocked if _may_end_unsuccessfully(request)],
+        unsuccessful=[request.job_id for request in unlocked if _may_end_unsuccessfully(request)],
         others={id_ for request in unlocked for id_ in _other_jobs(request)},
     )
     batch.mark_gates(opened_gates)

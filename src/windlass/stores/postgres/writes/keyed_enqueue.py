@@ -151,8 +151,8 @@ class KeyedEnqueue:
             self._new_ids.add(row.id)
             self._remember(row)
             results.append(None)
-            if decision.lost is not None:
-                await self._end_with_parent(row.id, decision.lost)
+            if decision.failed_parent is not None:
+                await self._end_with_parent(row.id, decision.failed_parent)
         await self._flush()
         return [
             EnqueueResult(EnqueueStatus.CREATED, new, existing=self._stored[new.id])
@@ -174,13 +174,13 @@ class KeyedEnqueue:
             for result in results
         ]
 
-    async def _end_with_parent(self, job_id: UUID, lost: Parent) -> None:
+    async def _end_with_parent(self, job_id: UUID, parent: Parent) -> None:
         """End a new job whose parent had failed or was canceled."""
         await self._flush()
         await self._batch.load([job_id])
         loaded = self._batch.find(job_id)
         assert loaded is not None
-        ended = decide.parent_ended(loaded.row, lost.id, lost.state, self._batch.now)
+        ended = decide.parent_ended(loaded.row, parent.id, parent.state, self._batch.now)
         self._batch.write(loaded, ended)
         await self._batch.flush()
         for row in (await jobs_by_id(self._connection, [job_id])).values():

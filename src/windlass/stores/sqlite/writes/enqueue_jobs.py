@@ -189,8 +189,8 @@ def _enqueue_keyed(tx: WriteTransaction, new: NewJob, now: Instant) -> EnqueueRe
             connection.execute(SQL.copy_steps, (serial, origin.serial))
     parents = load_parents(connection, new.depends_on)
     insert_edges(connection, serial, parents, decision.waits_for)
-    if decision.lost is not None:
-        _apply_lost_parent(tx, new.id, decision.lost, now)
+    if decision.failed_parent is not None:
+        _apply_failed_parent(tx, new.id, decision.failed_parent, now)
     stored = load_job(connection, SQL.get_job, (new.id.bytes,))
     return EnqueueResult(EnqueueStatus.CREATED, new, existing=stored)
 
@@ -203,11 +203,11 @@ def _displace(tx: WriteTransaction, row: JobRow, now: Instant) -> None:
     batch.finish()
 
 
-def _apply_lost_parent(tx: WriteTransaction, job_id: UUID, lost: Parent, now: Instant) -> None:
+def _apply_failed_parent(tx: WriteTransaction, job_id: UUID, parent: Parent, now: Instant) -> None:
     batch = SqliteBatch(tx)
     found = batch.lifecycle(job_id)
     assert found is not None
-    batch.write(*found, decide.parent_ended(found[1], lost.id, lost.state, now), now)
+    batch.write(*found, decide.parent_ended(found[1], parent.id, parent.state, now), now)
     batch.finish()
 
 

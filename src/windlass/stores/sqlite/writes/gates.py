@@ -147,7 +147,7 @@ def _admit(tx: WriteTransaction, admitted: list[Row], now: Instant) -> None:
     targets: dict[QueueOrder, list[Row]] = {}
     group: list[Row] = []
     last: tuple[str, int, str, str] | None = None
-    for row in admitted:  # ordered by gate: neighbours mostly have the same target
+    for row in admitted:  # ordered by gate: consecutive jobs mostly have the same target
         _, queue, priority, _, names, gate, _ = row
         if (queue, priority, names, gate) != last:
             last = (queue, priority, names, gate)

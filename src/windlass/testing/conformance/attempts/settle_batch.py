@@ -1,4 +1,4 @@
-"""Batches of settles: each settle of a call has its own result and does not affect the others."""
+"""Batches of outcomes: each one in a call has its own result and does not affect the others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from windlass.testing.factories import (
 
 
 class TestSettleBatch:
-    # -- many settles in one call
+    # -- many outcomes in one call
 
     async def test_an_empty_batch_returns_no_results(self, store: Store) -> None:
         assert await store.apply([]) == []

@@ -149,12 +149,12 @@ class TestChildren:
         self, store: Store, wrong: dict[str, Any]
     ) -> None:
         await store.enqueue([make_job(), make_job()])
-        parent, neighbour = await claim_all(store)
+        parent, other = await claim_all(store)
         good, bad = make_job(), make_job(**wrong)
         answers = await store.apply(
             [
                 settle(parent, Succeeded(), random=no_jitter, children=[good, bad]),
-                settle(neighbour, Succeeded(), random=no_jitter),
+                settle(other, Succeeded(), random=no_jitter),
             ]
         )
         assert [answer.status for answer in answers] == [Status.REFUSED, Status.APPLIED]

@@ -10,13 +10,14 @@ from windlass.core.decisions.enqueue import EnqueueStatus
 from windlass.core.decisions.outcome import Failed, Succeeded, settle
 from windlass.core.decisions.transition import Status, submit
 from windlass.core.ids import uuid7
-from windlass.core.job.dependency import OnParent
+from windlass.core.job.dependency import Edges, OnParent
 from windlass.core.job.new_job import NewJob
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query.job_query import JobQuery
 from windlass.store import Retention, Store
 from windlass.testing.clock import VirtualClock
+from windlass.testing.conformance.reads.find import enqueue_many
 from windlass.testing.factories import (
     apply_one,
     cancel_one,
@@ -278,6 +279,15 @@ class TestDependencies:
         assert (of_child.parents, of_child.children) == ((second.id, first.id), ())
         assert (of_unknown.parents, of_unknown.children) == ((), ())
 
+    async def test_edges_can_be_limited_to_the_first(self, store: Store) -> None:
+        parents = await enqueue_many(store, 4)
+        child = await enqueue_one(store, depends_on=tuple(parents))
+        children = await enqueue_many(store, 4, depends_on=(child.id,))
+
+        for most in (0, 1, 3, 4, 9, None):
+            [edges] = await store.edges([child.id], most)
+            assert edges == Edges(tuple(parents[:most]), tuple(children[:most])), most
+
     async def test_edges_stay_until_the_child_is_deleted(self, store: Store) -> None:
         parent = await start_one(store)
         child = await enqueue_one(store, depends_on=(parent.id,))
@@ -289,45 +299,6 @@ class TestDependencies:
         await store.delete([child.id])
         assert (await store.edges([child.id, parent.id]))[0].parents == ()
         assert await store.prune(Retention(), 10) is not None
-
-    async def test_flow_stats_count_all_jobs_of_a_flow(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
-        flow_id = uuid7()
-        created_at = clock.now()
-        top = make_job(flow_id=flow_id)
-        left, right = child_of(top, flow_id=flow_id), child_of(top, flow_id=flow_id)
-        await store_all(store, top, left, right, make_job(queue="other"))
-        clock.advance(5)
-        [flow, nothing] = await store.insights.flows([flow_id, uuid7()])
-        assert nothing is None
-        assert flow is not None
-        assert (flow.jobs, flow.percent, flow.created_at) == (3, 0, created_at)
-        assert (flow.state, flow.ended_at) == (State.QUEUED, None)
-
-        await settle_one(store, await claim_one(store), Succeeded())
-        [flow] = await store.insights.flows([flow_id])
-        assert flow is not None
-        assert (flow.state, flow.percent) == (State.RUNNING, 33)
-
-        rows = await claim_all(store)
-        assert {row.flow_id for row in rows} == {flow_id}
-        await settle_one(store, rows[0], Succeeded())
-        await settle_one(store, rows[1], BROKEN)
-        [flow] = await store.insights.flows([flow_id])
-        assert flow is not None
-        assert (flow.state, flow.ended_at) == (State.FAILED, clock.now())
-        assert flow.counts == {State.SUCCEEDED: 2, State.FAILED: 1}
-
-    async def test_a_retry_replaces_its_original_in_the_flow_stats(self, store: Store) -> None:
-        flow_id = uuid7()
-        job = await start_one(store, flow_id=flow_id)
-        await settle_one(store, job, BROKEN)
-        await enqueue_one(store, retry_of=job.id, flow_id=flow_id)
-        await settle_one(store, await claim_one(store), Succeeded())
-        [flow] = await store.insights.flows([flow_id])
-        assert flow is not None
-        assert (flow.state, flow.jobs, flow.percent) == (State.SUCCEEDED, 1, 100)
 
     async def test_the_jobs_of_a_flow_can_be_found(self, store: Store) -> None:
         flow_id = uuid7()

@@ -1,88 +1,65 @@
-"""Flow statistics: newest flow first, at a cost independent of their size."""
+"""Flow statistics: counts of the jobs of a flow, at a cost independent of its size."""
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from windlass.core.decisions.outcome import Succeeded
 from windlass.core.ids import uuid7
-from windlass.core.job.dependency import Edges
-from windlass.core.job.flow_stats import FlowStats
 from windlass.core.job.state import State
 from windlass.store import FLOW_RANGE, Store
 from windlass.testing.clock import VirtualClock
+from windlass.testing.conformance.flows.dependencies import child_of, store_all
+from windlass.testing.conformance.flows.flow_list import listed_ids
 from windlass.testing.conformance.job_histories import BROKEN
 from windlass.testing.conformance.reads.find import enqueue_many
-from windlass.testing.factories import claim_all, claim_one, enqueue_one, settle_one, start_one
-
-
-async def ids(store: Store, owner: str | None = None, team: str | None = None) -> list[UUID]:
-    page = await store.insights.newest_flows(50, owner=owner, team=team)
-    return [stats.flow_id for stats in page.flows]
+from windlass.testing.factories import (
+    claim_all,
+    claim_one,
+    enqueue_one,
+    make_job,
+    settle_one,
+    start_one,
+)
 
 
 class TestFlowStats:
-    async def test_edges_can_be_limited_to_the_first(self, store: Store) -> None:
-        parents = await enqueue_many(store, 4)
-        child = await enqueue_one(store, depends_on=tuple(parents))
-        children = await enqueue_many(store, 4, depends_on=(child.id,))
-
-        for most in (0, 1, 3, 4, 9, None):
-            [edges] = await store.edges([child.id], most)
-            assert edges == Edges(tuple(parents[:most]), tuple(children[:most])), most
-
-    async def test_without_flows_there_is_one_empty_page(self, store: Store) -> None:
-        await enqueue_one(store)
-        page = await store.insights.newest_flows(50)
-        assert (list(page.flows), page.cursor) == ([], None)
-
-    async def test_flows_are_ordered_by_their_creation_newest_first(self, store: Store) -> None:
-        old, new = uuid7(), uuid7()
-        for flow_id in (new, old, old):
-            await enqueue_one(store, flow_id=flow_id)
-        assert await ids(store) == [new, old]
-
-    async def test_listed_flow_stats_equal_single_flow_stats(
+    async def test_flow_stats_count_all_jobs_of_a_flow(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        done, open_ = uuid7(), uuid7()
-        await enqueue_many(store, 3, flow_id=done)
-        rows = await claim_all(store)
+        flow_id = uuid7()
+        created_at = clock.now()
+        top = make_job(flow_id=flow_id)
+        left, right = child_of(top, flow_id=flow_id), child_of(top, flow_id=flow_id)
+        await store_all(store, top, left, right, make_job(queue="other"))
         clock.advance(5)
-        for row in rows[:2]:
-            await settle_one(store, row, Succeeded())
-        await settle_one(store, rows[2], BROKEN)
-        await enqueue_many(store, 2, flow_id=open_)
+        [flow, nothing] = await store.insights.flows([flow_id, uuid7()])
+        assert nothing is None
+        assert flow is not None
+        assert (flow.jobs, flow.percent, flow.created_at) == (3, 0, created_at)
+        assert (flow.state, flow.ended_at) == (State.QUEUED, None)
+
         await settle_one(store, await claim_one(store), Succeeded())
+        [flow] = await store.insights.flows([flow_id])
+        assert flow is not None
+        assert (flow.state, flow.percent) == (State.RUNNING, 33)
 
-        page = await store.insights.newest_flows(50)
+        rows = await claim_all(store)
+        assert {row.flow_id for row in rows} == {flow_id}
+        await settle_one(store, rows[0], Succeeded())
+        await settle_one(store, rows[1], BROKEN)
+        [flow] = await store.insights.flows([flow_id])
+        assert flow is not None
+        assert (flow.state, flow.ended_at) == (State.FAILED, clock.now())
+        assert flow.counts == {State.SUCCEEDED: 2, State.FAILED: 1}
 
-        assert list(page.flows) == await store.insights.flows([open_, done])
-        [running, failed] = page.flows
-        assert (running.state, running.percent, running.ended_at) == (State.RUNNING, 50, None)
-        assert (failed.state, failed.jobs, failed.ended_at) == (State.FAILED, 3, clock.now())
-
-    async def test_a_retry_replaces_its_original_in_flow_stats(self, store: Store) -> None:
+    async def test_a_retry_replaces_its_original_in_the_flow_stats(self, store: Store) -> None:
         flow_id = uuid7()
         job = await start_one(store, flow_id=flow_id)
         await settle_one(store, job, BROKEN)
         await enqueue_one(store, retry_of=job.id, flow_id=flow_id)
-        [flow] = (await store.insights.newest_flows(50)).flows
-        assert (flow.state, flow.jobs) == (State.QUEUED, 1)
-
-    async def test_pages_hold_each_flow_once(self, store: Store) -> None:
-        flows = [uuid7() for _ in range(5)]
-        for flow_id in flows:
-            await enqueue_many(store, 2, flow_id=flow_id)
-        listed: list[FlowStats] = []
-        page = await store.insights.newest_flows(2)
-        while page.cursor is not None:
-            assert len(page.flows) <= 2
-            listed += page.flows
-            await enqueue_one(store, flow_id=uuid7())  # a new flow shifts no page
-            page = await store.insights.newest_flows(2, page.cursor)
-        listed += page.flows
-        assert [stats.flow_id for stats in listed] == flows[::-1]
+        await settle_one(store, await claim_one(store), Succeeded())
+        [flow] = await store.insights.flows([flow_id])
+        assert flow is not None
+        assert (flow.state, flow.jobs, flow.percent) == (State.SUCCEEDED, 1, 100)
 
     async def test_flow_stats_of_an_owner_count_only_own_jobs(self, store: Store) -> None:
         anns, both = uuid7(), uuid7()
@@ -90,10 +67,10 @@ class TestFlowStats:
         await enqueue_many(store, 3, flow_id=both, owner="bob", team="red")
         await enqueue_one(store, flow_id=both, owner="ann", team="blue")
 
-        assert await ids(store, owner="ann") == [both, anns]
-        assert await ids(store, owner="ann", team="red") == [anns]
-        assert await ids(store, team="red") == [both, anns]
-        assert await ids(store, owner="cat") == []
+        assert await listed_ids(store, owner="ann") == [both, anns]
+        assert await listed_ids(store, owner="ann", team="red") == [anns]
+        assert await listed_ids(store, team="red") == [both, anns]
+        assert await listed_ids(store, owner="cat") == []
         assert [
             stats.jobs for stats in (await store.insights.newest_flows(50, owner="ann")).flows
         ] == [1, 2]

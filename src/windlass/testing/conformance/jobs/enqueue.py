@@ -168,8 +168,8 @@ class TestEnqueue:
 
     async def test_an_id_of_another_owner_is_a_conflict_without_details(self, store: Store) -> None:
         foreign = await enqueue_one(store, owner="ada", payload=b'"secret"')
-        own, neighbour = make_job(id=foreign.id, owner="bob"), make_job(owner="bob")
-        taken, stored = await store.enqueue([own, neighbour])
+        own, other = make_job(id=foreign.id, owner="bob"), make_job(owner="bob")
+        taken, stored = await store.enqueue([own, other])
         assert taken.status is CONFLICT
         assert taken.row is None
         assert stored.status is CREATED

@@ -42,13 +42,13 @@ class TestGates:
     async def test_a_gate_counts_waiting_and_admitted_jobs(self, store: Store) -> None:
         await set_limit(store, QUEUE, concurrency=2)
         rows = await enqueue_several(store, 5)
-        stats = GateStats(waiting=3, holding=2, holders=(rows[0].id, rows[1].id))
+        stats = GateStats(waiting=3, in_use=2, holders=(rows[0].id, rows[1].id))
         assert await store.insights.gates([QUEUE]) == [stats]
         [running] = await claim_all(store, limit=1)
         assert await store.insights.gates([QUEUE]) == [stats]
         await settle_all(store, [running])
         [found] = await store.insights.gates([QUEUE])
-        assert found == GateStats(waiting=2, holding=2, holders=(rows[1].id, rows[2].id))
+        assert found == GateStats(waiting=2, in_use=2, holders=(rows[1].id, rows[2].id))
 
     async def test_the_three_oldest_holders_are_listed(
         self, store: Store, clock: VirtualClock
@@ -59,7 +59,7 @@ class TestGates:
             ids.append((await enqueue_one(store)).id)
             clock.advance(1)
         [found] = await store.insights.gates([QUEUE])
-        assert (found.holding, found.holders) == (5, tuple(ids[:3]))
+        assert (found.in_use, found.holders) == (5, tuple(ids[:3]))
 
     async def test_holders_of_the_same_instant_are_ordered_by_id(self, store: Store) -> None:
         await set_limit(store, QUEUE, concurrency=9)
@@ -73,7 +73,7 @@ class TestGates:
         await enqueue_several(store, 2, limit_key="bob")
         names = [key_gate("bob"), TASK, key_gate("ada"), key_gate("eve"), key_gate("bob")]
         found = await store.insights.gates(names)
-        assert [(one.waiting, one.holding) for one in found] == [
+        assert [(one.waiting, one.in_use) for one in found] == [
             (1, 1), (0, 0), (2, 1), (0, 0), (1, 1),
         ]  # fmt: skip
 
@@ -84,8 +84,8 @@ class TestGates:
         waiting = await enqueue_one(store, limit_key="ada")
         assert waiting.gate == QUEUE
         narrow, wide = await store.insights.gates([key_gate("ada"), QUEUE])
-        assert narrow == GateStats(waiting=0, holding=1, holders=(waiting.id,))
-        assert (wide.waiting, wide.holding) == (1, 1)
+        assert narrow == GateStats(waiting=0, in_use=1, holders=(waiting.id,))
+        assert (wide.waiting, wide.in_use) == (1, 1)
 
     async def test_an_ended_or_released_job_holds_no_permit(self, store: Store) -> None:
         await set_limit(store, QUEUE, concurrency=3)
@@ -95,7 +95,7 @@ class TestGates:
         await settle_one(store, second, Snoozed(delay=60))
         await cancel_one(store, third.id)  # a running job only gets a cancel request
         [found] = await store.insights.gates([QUEUE])
-        assert found == GateStats(holding=1, holders=(rows[2].id,))
+        assert found == GateStats(in_use=1, holders=(rows[2].id,))
         await settle_one(store, third, Succeeded())
         assert await store.insights.gates([QUEUE]) == [GateStats()]
 
@@ -107,7 +107,7 @@ class TestGates:
         [row] = await claim_all(store)
         clock.advance(1)
         await settle_one(store, row, Released())
-        assert await store.insights.gates([QUEUE]) == [GateStats(holding=1, holders=(first.id,))]
+        assert await store.insights.gates([QUEUE]) == [GateStats(in_use=1, holders=(first.id,))]
 
     async def test_a_rate_limit_reports_when_to_check_again(
         self, store: Store, clock: VirtualClock
@@ -121,7 +121,7 @@ class TestGates:
         clock.advance(10)
         await sweep_all(store)
         [found] = await store.insights.gates([TASK])
-        assert (found.waiting, found.holding, found.next_check_at) == (0, 1, None)
+        assert (found.waiting, found.in_use, found.next_check_at) == (0, 1, None)
 
     async def test_without_a_rate_only_the_end_of_a_job_frees_capacity(self, store: Store) -> None:
         await set_limit(store, TASK, concurrency=1)

@@ -58,7 +58,7 @@ class TestLimitChanges:
         await set_limit(store, QUEUE, concurrency=1)
         [later] = await enqueue_several(store, 1)
         [found] = await store.insights.gates([QUEUE])
-        assert (found.waiting, found.holding) == (1, 2)
+        assert (found.waiting, found.in_use) == (1, 2)
         await settle_all(store, before)
         assert await claim_all(store) == []
         await settle_all(store, admitted)
@@ -103,7 +103,7 @@ class TestLimitChanges:
         assert again.row is not None
         assert again.row.gate == QUEUE
         [found] = await store.insights.gates([QUEUE])
-        assert (found.holding, found.holders) == (1, (other.id,))
+        assert (found.in_use, found.holders) == (1, (other.id,))
 
     async def test_a_limit_applies_to_later_jobs(self, store: Store) -> None:
         before = await enqueue_several(store, 2)

@@ -26,7 +26,7 @@ export function jobDetails(job) {
     ["Created", when(job.createdAt)],
     started !== null && ["Time to start", duration(secondsSince(job.createdAt, started))],
     job.dueAt !== null &&
-      !ended(job.state) && ["Due", h("span", null, timeText(job.dueAt), " · ", when(job.dueAt))],
+      !ended(job.state) && ["Scheduled for", h("span", null, timeText(job.dueAt), " · ", when(job.dueAt))],
     job.expiresAt !== null && !ended(job.state) && ["Expires", when(job.expiresAt)],
     started !== null && [
       ended(job.state) ? "Duration" : "Running for",

@@ -211,7 +211,7 @@ function extended(codes, at) {
   if (codes[at] !== 5) return ["", codes.length - at];
   const code = Math.min(255, codes[at + 1] ?? 0);
   if (code < 16) return [String(code), 2];
-  if (code > 231) return [nearest(...grey(code)), 2];
+  if (code > 231) return [nearest(...gray(code)), 2];
   const level = (/** @type {number} */ value) => (value === 0 ? 0 : 55 + 40 * value);
   const cube = code - 16;
   return [
@@ -221,7 +221,7 @@ function extended(codes, at) {
 }
 
 /** @param {number} code @returns {[number, number, number]} */
-function grey(code) {
+function gray(code) {
   const value = 8 + 10 * (code - 232);
   return [value, value, value];
 }

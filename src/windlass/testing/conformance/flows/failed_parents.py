@@ -1,4 +1,4 @@
-"""Lost parents: the effect of a failed or canceled parent on its children."""
+"""Failed parents: the effect of a failed or canceled parent on its children."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from windlass.testing.factories import (
 )
 
 
-class TestLostParents:
+class TestFailedParents:
     @pytest.mark.parametrize("how", ["failure", "cancel", "abandoned"])
-    async def test_a_lost_parent_cancels_all_that_depends_on_it(
+    async def test_a_failed_parent_cancels_all_that_depends_on_it(
         self, store: Store, clock: VirtualClock, how: str
     ) -> None:
         parent = await start_one(store, queue="parents")
@@ -56,7 +56,7 @@ class TestLostParents:
         assert await claim_all(store) == []
         assert (await read_events(store, child.id))[-1].data["status"] == "canceled"
 
-    async def test_a_canceled_waiting_parent_is_lost(self, store: Store) -> None:
+    async def test_a_canceled_waiting_parent_ends_its_children(self, store: Store) -> None:
         parent = await enqueue_one(store)
         child = await enqueue_one(store, depends_on=(parent.id,))
         last = await enqueue_one(store, depends_on=(child.id,), on_parent=OnParent.FAIL)
@@ -74,7 +74,7 @@ class TestLostParents:
         assert row.error is not None
         assert row.error.code == PARENT_FAILED
 
-    async def test_a_job_may_run_after_lost_parents(self, store: Store) -> None:
+    async def test_a_job_may_run_after_failed_parents(self, store: Store) -> None:
         parents = [make_job(queue="parents") for _ in range(2)]
         await store_all(store, *parents)
         ids = tuple(parent.id for parent in parents)
@@ -85,14 +85,16 @@ class TestLostParents:
         await settle_one(store, second, Succeeded())
         assert (await claim_one(store)).id == child.id
 
-    async def test_a_parent_that_expires_is_lost(self, store: Store, clock: VirtualClock) -> None:
+    async def test_a_parent_that_expires_is_a_failed_parent(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         parent = await enqueue_one(store, expires_in=10)
         child = await enqueue_one(store, depends_on=(parent.id,))
         clock.advance(11)
         await sweep_all(store)
         assert await states(store, parent, child) == [State.FAILED, State.CANCELED]
 
-    async def test_a_displaced_parent_is_lost(self, store: Store) -> None:
+    async def test_a_displaced_parent_is_a_failed_parent(self, store: Store) -> None:
         parent = await enqueue_one(store, unique_key="k")
         child = await enqueue_one(store, depends_on=(parent.id,))
         await enqueue_one(store, unique_key="k", debounce=True)
@@ -123,7 +125,9 @@ class TestLostParents:
 
     # -- parents that ended before
 
-    async def test_a_parent_lost_before_the_enqueue_cancels_the_child(self, store: Store) -> None:
+    async def test_a_parent_that_failed_before_the_enqueue_cancels_the_child(
+        self, store: Store
+    ) -> None:
         parent = await start_one(store)
         waiting = await enqueue_one(store, queue="other")
         await settle_one(store, parent, BROKEN)

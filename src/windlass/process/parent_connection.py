@@ -1,7 +1,7 @@
-"""A child's link to its parent: messages, requests, and stop requests.
+"""A child's connection to its parent: messages, requests, and stop requests.
 
-A thread with its own event loop listens while the main thread works. It ends with the process. If
-the parent is gone, it kills the child's whole process group immediately.
+A daemon thread with its own event loop receives messages while the main thread runs tasks. When the
+connection closes, the thread kills the child's whole process group immediately.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def _raise_stop() -> None:
     raise StopRequested
 
 
-class ParentLink:
-    """Connection to the parent, for the main thread. SIGTERM counts only after a stop message."""
+class ParentConnection:
+    """Connection to the parent, for the main thread. SIGTERM is ignored before a stop message."""
 
     def __init__(self, connection: socket) -> None:
         self.loop = asyncio.new_event_loop()
@@ -53,7 +53,7 @@ class ParentLink:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ignore SIGTERM: Python removes its handlers at exit, and a signal would kill."""
+        """Ignore SIGTERM: at exit, Python restores the default action, which kills the process."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def check_stop(self) -> None:
@@ -105,7 +105,7 @@ class ParentLink:
                 case {"type": "stop"}:
                     self._stop_requested.set()
                     self.on_stop()
-                    os.kill(self._pid, signal.SIGTERM)  # the parent's may have arrived earlier
+                    os.kill(self._pid, signal.SIGTERM)  # an earlier SIGTERM was ignored
                 case {"response": number}:
                     self._resolve(number, message)
                 case _:
@@ -122,7 +122,7 @@ class ParentLink:
             response.set_result(message.get("value"))
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        if os.getpid() != self._pid:  # a forked process, which has no link to the parent
+        if os.getpid() != self._pid:  # a forked process, without this connection
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
         elif self._stop_requested.is_set() and not self._handled:

@@ -1,4 +1,4 @@
-/** Loading of older list pages on demand. */
+/** Pager of a list: loads older pages on demand. */
 
 /** @import { Renderable } from "./virtual-dom.js" */
 /** @import { PageView } from "../page-view.js" */
