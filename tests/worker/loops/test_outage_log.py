@@ -30,7 +30,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def outages(clock: FakeClock) -> OutageLog:
-    return OutageLog("Fetching jobs", clock=clock)
+    return OutageLog("Claiming jobs", clock=clock)
 
 
 def test_an_error_and_the_recovery_are_logged_once(
@@ -44,9 +44,9 @@ def test_an_error_and_the_recovery_are_logged_once(
         outages.succeeded()
 
     assert caplog.messages == [
-        "Fetching jobs failed; retrying: unavailable",
-        "Fetching jobs failed; retrying: starting",
-        "Fetching jobs recovered after 4.0 s",
+        "Claiming jobs failed; retrying: unavailable",
+        "Claiming jobs failed; retrying: starting",
+        "Claiming jobs recovered after 4.0 s",
     ]
 
 
@@ -60,7 +60,7 @@ def test_a_lasting_outage_is_logged_again_and_a_new_one_at_once(
     outages.succeeded()
     caplog.clear()
     outages.failed(unavailable())
-    assert caplog.messages == ["Fetching jobs failed; retrying: unavailable"]
+    assert caplog.messages == ["Claiming jobs failed; retrying: unavailable"]
 
 
 def test_alternating_failures_and_successes_do_not_fill_the_log(
@@ -72,10 +72,10 @@ def test_alternating_failures_and_successes_do_not_fill_the_log(
         clock.time += 0.25
         outages.succeeded()
         clock.time += 0.25
-    assert caplog.messages == ["Fetching jobs failed; retrying: unavailable"] * minutes
+    assert caplog.messages == ["Claiming jobs failed; retrying: unavailable"] * minutes
     clock.time += RECOVERY_TIME
     outages.succeeded()
-    assert caplog.messages[minutes:] == ["Fetching jobs recovered after 599.8 s"]
+    assert caplog.messages[minutes:] == ["Claiming jobs recovered after 599.8 s"]
 
 
 def test_texts_that_always_differ_fill_neither_log_nor_memory(
@@ -87,7 +87,7 @@ def test_texts_that_always_differ_fill_neither_log_nor_memory(
     assert len(caplog.messages) == MAX_MESSAGES
     clock.time = REPEAT_INTERVAL + 1
     outages.failed(unavailable("another"))
-    assert caplog.messages[MAX_MESSAGES:] == ["Fetching jobs failed; retrying: another"]
+    assert caplog.messages[MAX_MESSAGES:] == ["Claiming jobs failed; retrying: another"]
     assert len(outages._logged) < MAX_MESSAGES
 
 
@@ -100,9 +100,9 @@ def test_a_rare_operation_logs_the_old_recovery_before_a_new_outage(
     clock.time = 10 * REPEAT_INTERVAL
     outages.failed(unavailable())
     assert caplog.messages == [
-        "Fetching jobs failed; retrying: unavailable",
-        "Fetching jobs recovered after 0.5 s",
-        "Fetching jobs failed; retrying: unavailable",
+        "Claiming jobs failed; retrying: unavailable",
+        "Claiming jobs recovered after 0.5 s",
+        "Claiming jobs failed; retrying: unavailable",
     ]
 
 
@@ -116,7 +116,7 @@ def test_log_recovery_logs_without_waiting(
     outages.succeeded()
     outages.log_recovery()
     outages.log_recovery()
-    assert caplog.messages[1:] == ["Fetching jobs recovered after 0.5 s"]
+    assert caplog.messages[1:] == ["Claiming jobs recovered after 0.5 s"]
 
 
 async def test_steps_of_many_jobs_log_one_outage_once(

@@ -55,7 +55,7 @@ class Fetcher:
         self._slots = slots
         self._attempts = attempts
         self._tasks = tasks
-        self._outages = OutageLog("Fetching jobs")
+        self._outages = OutageLog("Claiming jobs")
         self.last_claim: float | None = None  # loop time
         self._claim_sent_at: float | None = None  # when the claim without a response was first sent
         self._inflight_claim: asyncio.Future[list[JobRow]] | None = None

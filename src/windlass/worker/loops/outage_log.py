@@ -13,7 +13,7 @@ MAX_MESSAGES = 10  # different texts per interval: a text with numbers differs e
 
 
 class OutageLog:
-    """Outage log of one loop; `operation` names its work, as in "Fetching jobs".
+    """Outage log of one loop; `operation` names its work, as in "Claiming jobs".
 
     While failures and successes alternate, the outage lasts: the recovery is logged only after
     `RECOVERY_TIME` without a failure.

@@ -175,7 +175,7 @@ async def test_after_a_server_crash_work_continues(
         await asyncio.wait_for(worker_app.started.wait(), WAIT_TIMEOUT)
         waiting = [await worker_app.double.options(delay=0.5).aenqueue(n) for n in range(3)]
         await server.actl("-m", "immediate", "stop")
-        await wait_for_log(caplog, "Fetching jobs failed")
+        await wait_for_log(caplog, "Claiming jobs failed")
         worker_app.gate.set()  # the task ends while the server is down
         await wait_for_log(caplog, "Settling 1 jobs failed")
         await server.actl("start")
@@ -185,7 +185,7 @@ async def test_after_a_server_crash_work_continues(
         assert await worker_app.result(held) == "done"
         assert [await worker_app.result(job) for job in waiting] == [0, 2, 4]
         assert {row.attempt for row in await rows(url)} == {1}
-    assert "Fetching jobs recovered" in caplog.text
+    assert "Claiming jobs recovered" in caplog.text
     assert_plain_log(caplog)
 
 
@@ -280,7 +280,7 @@ async def test_a_worker_recovers_from_a_network_that_drops_everything(
         async with worker_app.working():
             await worker_app.run_job(0)
             proxy.silent = True
-            line = await wait_for_log(caplog, "Fetching jobs failed")
+            line = await wait_for_log(caplog, "Claiming jobs failed")
             assert "did not respond in time" in line
             proxy.silent = False
             await worker_app.run_job(1)
