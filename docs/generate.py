@@ -80,7 +80,7 @@ NOT_CONSTRUCTED = {
 # Used by other modules of Windlass only: listed by name, without a description.
 INTERNAL = {
     "Windlass": {
-        "enqueuer", "add", "prepare", "replace_store", "hooks", "client", "sync", "declare",
+        "enqueuer", "add", "prepare", "replace_store", "environment", "client", "sync", "declare",
         "declared", "running_workers", "key",
     },
     "Tasks": {"enqueuer", "add", "join", "leave", "declare", "declared"},

@@ -60,9 +60,11 @@ def plain(url: str, clock: VirtualClock) -> Iterator[Windlass]:
 
 
 def ticker(app: Windlass) -> Ticker:
-    hooks = app.hooks
+    environment = app.environment
     return Ticker(
-        app.client().store, schedules=hooks.declared_schedules, prepare=hooks.middleware.enqueue
+        app.client().store,
+        schedules=environment.declared_schedules,
+        prepare=environment.middleware.enqueue,
     )
 
 

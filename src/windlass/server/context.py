@@ -28,7 +28,7 @@ from windlass.server.streaming.access_recheck import AccessRecheck
 from windlass.server.streaming.event_hub import EventHub
 from windlass.server.streaming.list_watch import ListWatches
 from windlass.task_spec import Registry, TaskSpec
-from windlass.worker.app_hooks import AppHooks
+from windlass.worker.app_environment import AppEnvironment
 
 
 class ServedApp(Protocol):
@@ -41,7 +41,7 @@ class ServedApp(Protocol):
     @property
     def schedules(self) -> Schedules: ...
     @property
-    def hooks(self) -> AppHooks: ...
+    def environment(self) -> AppEnvironment: ...
     @property
     def running_workers(self) -> int: ...
     def client(self) -> Client: ...

@@ -63,9 +63,11 @@ class Twin:
         Schedules in the app's code start at the start of the twin's block.
         """
         before = {row.id for row in self._drainer.rows()}
-        hooks = self.app.hooks
+        environment = self.app.environment
         ticker = Ticker(
-            self.store, schedules=hooks.declared_schedules, prepare=hooks.middleware.enqueue
+            self.store,
+            schedules=environment.declared_schedules,
+            prepare=environment.middleware.enqueue,
         )
         await ticker.declare()
         while await ticker.once() == 0:
@@ -182,7 +184,9 @@ def twin(app: Windlass, *, clock: VirtualClock | None = None, state: Any = _OWN)
     with tempfile.TemporaryDirectory(prefix="windlass-twin-", ignore_cleanup_errors=True) as data:
         lifespan = None if state is _OWN else _lifespan_with(state)
         with app.replace_store(new_twin.store, Path(data), lifespan):
-            run_immediate(ScheduleRecords(new_twin.store).declare(app.hooks.declared_schedules()))
+            run_immediate(
+                ScheduleRecords(new_twin.store).declare(app.environment.declared_schedules())
+            )
             yield new_twin
 
 

@@ -31,7 +31,7 @@ from windlass.stores.memory import MemoryStore
 from windlass.task_spec import TaskSpec
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import claim_all, read_events, settle_one, start_one
-from windlass.worker import AppHooks
+from windlass.worker import AppEnvironment
 from windlass.worker.child import job_json
 from windlass.worker.child.executor import ChildExecutor
 from windlass.worker.execution.error_info import RemoteError
@@ -54,12 +54,14 @@ def store() -> MemoryStore:
     return MemoryStore(clock=VirtualClock())
 
 
-def context_of(row: JobRow, store: MemoryStore, hooks: AppHooks | None = None) -> Context:
-    return Context(row, store, JsonCodec(), asyncio.get_running_loop(), hooks=hooks)
+def context_of(
+    row: JobRow, store: MemoryStore, environment: AppEnvironment | None = None
+) -> Context:
+    return Context(row, store, JsonCodec(), asyncio.get_running_loop(), environment=environment)
 
 
-async def start_attempt(store: MemoryStore, hooks: AppHooks | None = None) -> Context:
-    return context_of(await start_one(store), store, hooks)
+async def start_attempt(store: MemoryStore, environment: AppEnvironment | None = None) -> Context:
+    return context_of(await start_one(store), store, environment)
 
 
 async def run(children: ChildExecutor, task: Any, context: Context, **arguments: Any) -> Any:
@@ -243,15 +245,15 @@ async def test_a_task_waits_for_a_signal_and_for_jobs(
             await run(children, child_tasks.fans_out, context, days=["2026-01-02", "2026-01-03"])
         return raised.value
 
-    hooks = AppHooks()
-    hooks.middleware.add(Stamp())
-    context = await start_attempt(store, hooks)
+    environment = AppEnvironment()
+    environment.middleware.add(Stamp())
+    context = await start_attempt(store, environment)
     suspension = await suspended(context)
     assert (suspension.awaits, suspension.children, suspension.signals) == ((), (), 0)
     assert suspension.timeout is not None
     await store.apply([SignalRequest(job_id=context.job.id, name="go", value=b'"went"')])
 
-    context = context_of(context.job, store, hooks)
+    context = context_of(context.job, store, environment)
     suspension = await suspended(context)
     assert suspension.awaits == tuple(child.id for child in suspension.children)
     assert [json.loads(child.payload)["order"]["day"] for child in suspension.children] == [
@@ -270,7 +272,7 @@ async def test_a_task_waits_for_a_signal_and_for_jobs(
 async def test_a_child_uses_the_workspace_of_the_job(
     children: ChildExecutor, store: MemoryStore, tmp_path: Path
 ) -> None:
-    context = await start_attempt(store, AppHooks(workspaces=Workspaces(tmp_path)))
+    context = await start_attempt(store, AppEnvironment(workspaces=Workspaces(tmp_path)))
     paths = await run(children, child_tasks.writes, context)
     assert paths == [str(context.workspace), str(context.proxy)]
     assert (context.workspace / "file").read_text() == "kept"

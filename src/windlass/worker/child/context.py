@@ -24,7 +24,7 @@ from windlass.process.channel import Message
 from windlass.process.parent_connection import ParentConnection, ParentError
 from windlass.store import Store
 from windlass.task_spec import TaskSpec, encode_result
-from windlass.worker.app_hooks import AppHooks
+from windlass.worker.app_environment import AppEnvironment
 from windlass.worker.child import job_json
 from windlass.worker.context import Context
 from windlass.worker.dependency_results import ChildResults
@@ -35,10 +35,22 @@ _NO_STORE = cast("Store", None)  # the worker makes all store calls
 
 class ChildContext(Context):
     def __init__(
-        self, job: JobRow, parent: ParentConnection, *, hooks: AppHooks, state: Any, spec: TaskSpec
+        self,
+        job: JobRow,
+        parent: ParentConnection,
+        *,
+        environment: AppEnvironment,
+        state: Any,
+        spec: TaskSpec,
     ) -> None:
         super().__init__(
-            job, _NO_STORE, JsonCodec(), parent.loop, hooks=hooks, state=state, spec=spec
+            job,
+            _NO_STORE,
+            JsonCodec(),
+            parent.loop,
+            environment=environment,
+            state=state,
+            spec=spec,
         )
         self._parent = parent
         self._directories: dict[WorkspaceKind, Path] = {}

@@ -10,7 +10,7 @@ from windlass.core.codec import Codec
 from windlass.core.decisions.outcome import Aborted, Failed, Outcome, Released
 from windlass.store import Store
 from windlass.task_spec import Registry
-from windlass.worker.app_hooks import AppHooks
+from windlass.worker.app_environment import AppEnvironment
 from windlass.worker.context import Context
 from windlass.worker.execution.attempt_failure import failure_from_error
 from windlass.worker.execution.task_executor import TaskExecutor
@@ -27,14 +27,14 @@ class AttemptRunner:
         tasks: Registry,
         codec: Codec,
         *,
-        hooks: AppHooks,
+        environment: AppEnvironment,
         executor: TaskExecutor,
         settler: Settler,
     ) -> None:
         self._store = store
         self._tasks = tasks
         self._codec = codec
-        self._hooks = hooks
+        self._environment = environment
         self._executor = executor
         self._settler = settler
         self.state: Any = None  # yielded by the lifespan
@@ -48,8 +48,8 @@ class AttemptRunner:
             self._store,
             self._codec,
             asyncio.get_running_loop(),
-            (spec.options.stages if spec else None) or self._hooks.stages,
-            hooks=self._hooks,
+            (spec.options.stages if spec else None) or self._environment.stages,
+            environment=self._environment,
             state=self.state,
             spec=spec,
         )

@@ -1,4 +1,4 @@
-"""Hooks of an application for its workers: lifespan, middleware, workspaces, callbacks."""
+"""What an app gives to its workers and servers: lifespan, middleware, workspaces, callbacks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Enqueue: TypeAlias = Callable[[list[NewJob]], Awaitable[list[Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppHooks:
-    """Callbacks and settings of one application.
+class AppEnvironment:
+    """The parts of an app that its workers and servers use.
 
-    `app` owns the tasks; child processes import the same object. `enqueue` stores jobs immediately
-    and returns handles. `declared_schedules` returns the schedules of the app's code.
+    `app` is the Windlass object; child processes import the same one. `enqueue` stores jobs at
+    once and returns handles. `declared_schedules` returns the schedules of the app's code.
     `declare_limits` stores the limits of the app's code that the store does not have yet.
     `step_outages` logs store failures in steps of all jobs. `loop_context` wraps the worker's whole
     run on its event loop; it must not block.
