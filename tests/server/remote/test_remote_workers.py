@@ -250,7 +250,7 @@ def test_every_command_works_with_a_server_and_a_key(
     for arguments in (("watch", job), ("logs", job), ("why", job)):
         run_command("jobs", *arguments, key=admin)
     [again] = json.loads(run_command("jobs", "retry", job, "--json", key=admin))
-    run_command("jobs", "cancel", again["newId"], key=admin)
+    run_command("jobs", "cancel", again["id"], key=admin)
     run_command("jobs", "delete", job, key=admin)
     for line in ("queues list", "queues pause x", "queues resume x", "workers list"):
         run_command(*line.split(), key=admin)
