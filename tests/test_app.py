@@ -37,6 +37,9 @@ from windlass.core.errors import ConfigurationError
 from windlass.core.event import EventType
 from windlass.core.ids import uuid7
 from windlass.options import EnqueueOptions
+from windlass.store import Store
+from windlass.stores.memory import MemoryStore
+from windlass.stores.sqlite import SqliteStore
 
 _NO_OPTIONS = EnqueueOptions()
 
@@ -735,3 +738,44 @@ async def test_an_event_loop_refuses_sync_calls_until_its_last_worker_ends(app: 
             pass
         with pytest.raises(ConfigurationError, match="await the async method"):
             app.sync.call(asyncio.sleep(0))
+
+
+def test_a_handle_opened_while_the_store_is_replaced_belongs_to_the_right_store(
+    tmp_path: Path,
+) -> None:
+    app = Windlass(f"sqlite:///{tmp_path}/real.db", data=tmp_path)
+    waiting, go = threading.Event(), threading.Event()
+
+    class PausingLock:
+        """Pauses the first caller on the thread of the test before it takes the lock."""
+
+        def __init__(self, lock: Any) -> None:
+            self._lock, self._pauses = lock, True
+
+        def __enter__(self) -> None:
+            if threading.current_thread().name == "opens" and self._pauses:
+                self._pauses = False
+                waiting.set()
+                go.wait(10)
+            self._lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self._lock.release()
+
+    app._lock = PausingLock(app._lock)  # type: ignore[assignment]
+    loop = asyncio.new_event_loop()
+
+    async def handle() -> Store:
+        return app.client().store
+
+    thread = threading.Thread(
+        target=lambda: loop.run_until_complete(handle()), name="opens", daemon=True
+    )
+    thread.start()
+    assert waiting.wait(10)
+    with app.replace_store(MemoryStore(), tmp_path):
+        go.set()
+        thread.join(10)
+    assert isinstance(loop.run_until_complete(handle()), SqliteStore)
+    loop.run_until_complete(app.aclose())
+    loop.close()

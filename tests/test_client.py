@@ -301,3 +301,9 @@ async def test_a_queue_is_paused_until_it_is_resumed(client: Client) -> None:
     assert await claim_all(client.store, "mail", "film") == []
     await client.pause(["mail"], paused=False)
     assert [row.queue for row in await claim_all(client.store, "mail", "film")] == ["mail"]
+
+
+async def test_a_cancel_with_an_invalid_reason_is_refused_with_that_error(client: Client) -> None:
+    row = await enqueue(client, 1, 2)
+    with pytest.raises(InvalidArgumentError, match="the reason has"):
+        await client.cancel(row.id, reason="x" * 100_000)

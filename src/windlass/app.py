@@ -168,9 +168,10 @@ class Windlass(TaskContainer, HttpApi):
         loop = asyncio.get_running_loop()
         if self._pid == os.getpid() and not self._closed and (handle := self._handles.get(loop)):
             return handle
-        handles = self._process_handles()
+        self._process_handles()
         with self._lock:
             self._check_open()
+            handles = self._handles  # under the lock: `replace_store` replaces it with the root
             if loop not in handles:
                 for ended in [other for other in handles if other.is_closed()]:
                     self.sync.submit(handles.pop(ended).close())  # repeated asyncio.run calls
@@ -347,15 +348,16 @@ class Windlass(TaskContainer, HttpApi):
         kept = self.url, self._root, self._handles, self._workspaces, self._lifespan
         groups = list(self._groups)
         with self._lock:
+            stored = self._declared_limits.set_stored(())
             self.url, self._root, self._handles = "memory:", store, {}
             self._workspaces = Workspaces(data)
             self._lifespan = lifespan or self._lifespan
         try:
-            with self._declared_limits.for_another_store():
-                yield
-                self._check_idle("before the block ends")
+            yield
+            self._check_idle("before the block ends")
         finally:
             with self._lock:
+                self._declared_limits.set_stored(stored)
                 self.url, self._root, self._handles, self._workspaces, self._lifespan = kept
             if self._closed:
                 self._closed = False

@@ -79,6 +79,8 @@ class Client:
         """Cancel a job. Returns `canceled`, or `running`: then it ends as canceled later."""
         request = CancelRequest(job_id=job_id, by=by, reason=reason)
         [result] = await self.store.apply([request])
+        if result.error is not None:
+            raise result.error
         return _state(result.status, result.state, job_id, "canceled")
 
     async def retry(self, job_id: UUID) -> EnqueueResult:

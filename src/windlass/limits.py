@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from windlass.client import Client
@@ -44,17 +44,13 @@ class DeclaredLimits:
     def add(self, new: Iterable[tuple[str, Limit]]) -> None:
         added = {name: limit for name, limit in new if name not in self._all}
         self._all |= added
-        self.unstored |= added
+        self.unstored.update(added)
 
-    @contextlib.contextmanager
-    def for_another_store(self) -> Iterator[None]:
-        """For the block: another store, which has none of the limits."""
-        stored = self._all.keys() - self.unstored.keys()
-        self.unstored = dict(self._all)
-        try:
-            yield
-        finally:
-            self.unstored = {name: self._all[name] for name in self._all if name not in stored}
+    def set_stored(self, names: Collection[str]) -> set[str]:
+        """Set which limits the current store has; return those that the previous one had."""
+        previous = self._all.keys() - self.unstored.keys()
+        self.unstored = {name: limit for name, limit in self._all.items() if name not in names}
+        return previous
 
     async def store(self, store: Store) -> None:
         """Store the limits that are not stored yet."""

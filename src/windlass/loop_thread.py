@@ -85,7 +85,7 @@ class LoopThread:
         message = f"this call blocks the running event loop; {instead}"
         try:
             warnings.warn(message, RuntimeWarning, stacklevel=_depth_of_caller())
-        except RuntimeWarning:  # a filter turned it into an error
+        except BaseException:  # a filter may turn it into an error
             work.close()
             raise
 

@@ -31,6 +31,7 @@ __all__ = [
 class OnlyComputed(MemoryInsights):
     """Computes all that can be computed."""
 
+    flows = ComputedInsights.flows
     stats = ComputedInsights.stats
 
 

@@ -37,6 +37,7 @@ from windlass.core.job.state import State, Trigger
 from windlass.core.size_limits import MAX_BLOB, MAX_TRACEBACK
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import claim_one, settle_one, sweep_all
+from windlass.worker.execution.attempt_runner import AttemptRunner
 from windlass.worker.execution.error_info import PACKAGE_DIR
 from windlass.worker.execution.unknown_tasks import UNKNOWN_TASK_DELAY
 
@@ -716,3 +717,23 @@ async def test_an_error_named_crashed_is_an_ordinary_error(app: Windlass) -> Non
 
     row = await run_to_end(app, await task.aenqueue())
     assert (row.state, row.retry_count, row.crash_count, row.attempt) == (State.FAILED, 1, 0, 2)
+
+
+async def test_an_attempt_whose_context_cannot_be_created_is_settled(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise its lease would be extended until the worker stops."""
+
+    @app.task(max_retries=0)
+    async def task() -> None: ...
+
+    def fail(*_: Any) -> Context:
+        raise ValueError("no context")
+
+    monkeypatch.setattr(AttemptRunner, "_context", fail)
+    job = await task.aenqueue()
+    await run_burst(app)
+    row = (await job.arefresh()).row
+    assert row.state is State.FAILED
+    assert row.error is not None
+    assert row.error.code == "ValueError"

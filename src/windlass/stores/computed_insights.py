@@ -125,7 +125,7 @@ class ComputedInsights(StoreInsights):
         found: list[FlowStats | None] = []
         for flow_id in ids:
             query = JobQuery(flow_id=flow_id, owner=owner, team=team)
-            found.append(_flow_stats(flow_id, [row async for row in self._rows(query)]))
+            found.append(flow_stats(flow_id, [row async for row in self._rows(query)]))
         return found
 
     async def newest_flows(
@@ -147,7 +147,7 @@ class ComputedInsights(StoreInsights):
                 for row in jobs[flow_id][:FLOW_RANGE]
                 if owner in {None, row.owner} and team in {None, row.team}
             ]
-            stats = _flow_stats(flow_id, rows)
+            stats = flow_stats(flow_id, rows)
             if stats is not None:
                 flows.append(replace(stats, capped=len(jobs[flow_id]) > FLOW_RANGE))
         return FlowPage(flows, page[-1] if len(page) == limit else None)
@@ -184,7 +184,7 @@ def _past_attempt(queued_at: Instant, started: Event, ended: Event) -> Attempt:
     )
 
 
-def _flow_stats(flow_id: UUID, rows: Sequence[JobRow]) -> FlowStats | None:
+def flow_stats(flow_id: UUID, rows: Sequence[JobRow]) -> FlowStats | None:
     """Return the statistics of these jobs; of a retried job, only the newest retry counts."""
     parts = [
         (row.state, 1, row.percent, row.created_at, row.ended_at)

@@ -53,6 +53,7 @@ from windlass.store import Capabilities, Store, StoreInsights
 # Incremented on incompatible changes. A new field is compatible: an older version ignores it. Only
 # in queries unknown fields are refused, because without a filter all jobs would match.
 PROTOCOL = "1"
+MAX_FLOW_IDS = 1000  # in one request for the statistics of flows
 PATH = "/api/store"
 PROTOCOL_HEADER = "Windlass-Protocol"
 WAKEUPS_HEADER = "Windlass-Wakeups"  # wakeup cursor of the server, read before a claim

@@ -29,8 +29,16 @@ class QueueSlots:
     """Slots of one queue: free slots, claimed jobs that wait, and the prefetch."""
 
     __slots__ = (
-        "batch_extra", "batch_wanted", "ended", "free", "has_crashed_jobs", "measured_at",
-        "prefetch", "queue", "ready",
+        "batch_extra",
+        "batch_wanted",
+        "ended",
+        "filling",
+        "free",
+        "has_crashed_jobs",
+        "measured_at",
+        "prefetch",
+        "queue",
+        "ready",
     )  # fmt: skip
 
     def __init__(self, queue: str, slots: int) -> None:
@@ -43,6 +51,7 @@ class QueueSlots:
         self.measured_at = 0.0  # when `prefetch` was last computed
         self.ended = 0  # jobs ended since then
         self.has_crashed_jobs = False  # the last claim returned jobs that ran when a worker died
+        self.filling = False
 
     @property
     def to_claim(self) -> int:
@@ -136,18 +145,27 @@ class WorkerSlots:
 
     def _fill(self, slots: QueueSlots) -> None:
         """Start waiting jobs while slots are free."""
+        if slots.filling:  # an eager task has ended within `create_task`: the outer call continues
+            return
+        slots.filling = True
+        try:
+            while slots.free > 0 and slots.ready:
+                slots.free -= 1
+                self._backlog -= 1
+                self._start(slots.ready.popleft(), slots)
+        finally:
+            slots.filling = False
+
+    def _start(self, attempt: RunningAttempt, slots: QueueSlots) -> None:
+        """Start an attempt, or all attempts of its batch."""
         loop = asyncio.get_running_loop()
-        while slots.free > 0 and slots.ready:
-            slots.free -= 1
-            self._backlog -= 1
-            attempt = slots.ready.popleft()
-            if attempt.batch_call is None:
-                attempt.task = loop.create_task(self._run(attempt, slots))
-                continue
-            self._collector.started(attempt.batch_call)
-            self._update_batch_counts(slots)
-            for member in attempt.batch_call.attempts:
-                member.task = loop.create_task(self._run(member, slots))
+        if attempt.batch_call is None:
+            attempt.task = loop.create_task(self._run(attempt, slots))
+            return
+        self._collector.started(attempt.batch_call)
+        self._update_batch_counts(slots)
+        for member in attempt.batch_call.attempts:
+            member.task = loop.create_task(self._run(member, slots))
 
     async def _run(self, attempt: RunningAttempt, slots: QueueSlots) -> None:
         """Run an attempt and free its slot. A batch holds one slot until its last job has ended."""

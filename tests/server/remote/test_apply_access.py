@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from tests.server.conftest import LiveServer, run_server
+from tests.server.conftest import WAIT_TIMEOUT, LiveServer, run_server
 from tests.server.remote.test_store_access import remote
 
 from windlass.core.decisions.maintenance import promote, rescue
 from windlass.core.decisions.outcome import Released, Succeeded, settle
 from windlass.core.decisions.transition import (
     ApplyRequest,
+    ApplyResult,
     CancelRequest,
     SignalRequest,
     Status,
@@ -32,6 +34,7 @@ from windlass.server.config import AuthMode, ServerConfig
 from windlass.server.remote.apply_access import PERMISSIONS
 from windlass.stores import wire_format
 from windlass.stores.http import HttpStore
+from windlass.stores.sqlite import SqliteStore
 from windlass.testing import make_job
 from windlass.testing.factories import claim_one, get_one, no_jitter
 
@@ -291,3 +294,32 @@ def test_a_request_without_its_kind_is_rejected(keyed_server: LiveServer) -> Non
         cancel = {"requests": [{**settle_fields, "kind": "cancel"}]}
         response = web.post(f"{wire_format.PATH}/apply", json=cancel, headers=headers)
         assert response.json()["result"][0]["status"] == "missing", "read and judged as a cancel"
+
+
+async def test_a_cancel_that_waits_blocks_no_other_call_of_the_same_handle(
+    keyed_server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job of the cancel may be locked by a transaction."""
+    apply, started, go = SqliteStore.apply, threading.Event(), threading.Event()
+
+    async def slow_cancel(self: SqliteStore, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
+        if isinstance(requests[0], CancelRequest):
+            started.set()
+            await asyncio.to_thread(go.wait, WAIT_TIMEOUT)
+        return await apply(self, requests)
+
+    monkeypatch.setattr(SqliteStore, "apply", slow_cancel)
+    async with remote(keyed_server, Role.WORKER) as store:
+        canceled = make_job(queue="waits")
+        await store.enqueue([canceled, make_job(queue="waits-not")])
+        row = await claim_one(store, queue="waits-not")
+        canceling = asyncio.create_task(statuses(store, CancelRequest(job_id=canceled.id)))
+        assert await asyncio.to_thread(started.wait, WAIT_TIMEOUT)
+        for request in (
+            SignalRequest(job_id=canceled.id, name="go"),
+            settle(row, Succeeded(), random=no_jitter),
+        ):
+            answer = await asyncio.wait_for(statuses(store, request), WAIT_TIMEOUT / 2)
+            assert answer == [Status.APPLIED]
+        go.set()
+        assert await canceling == [Status.APPLIED]

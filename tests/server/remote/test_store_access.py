@@ -623,3 +623,43 @@ async def test_a_permission_error_names_the_key_and_the_solution(
     async with HttpStore(HttpConfig(url=keyed_server.url)) as store:
         with pytest.raises(StoreDeniedError, match="requires an API key: set WINDLASS_KEY"):
             await store.ping()
+
+
+async def test_a_refused_write_of_records_is_not_audited(keyed_server: LiveServer) -> None:
+    async with (
+        remote(keyed_server, Role.ADMIN) as admin,
+        remote(keyed_server, Role.OPERATOR) as operator,
+    ):
+        before = await AuditLog(admin).list(limit=5)
+        puts = [Put(kind=PAUSED, key="calm", value=b""), Put(kind="anything", key="x", value=b"")]
+        with pytest.raises(StoreDeniedError):
+            await operator.put_records(puts)
+        assert await AuditLog(admin).list(limit=5) == before
+        assert await admin.get_records(PAUSED, ["calm"]) == [None]
+
+
+async def test_statistics_of_many_flows_are_read_in_several_requests(
+    keyed_server: LiveServer,
+) -> None:
+    """One request is bounded: it must not block the server for long."""
+    async with remote(keyed_server, Role.VIEWER) as store:
+        ids = [uuid7() for _ in range(wire_format.MAX_FLOW_IDS + 1)]
+        assert await store.insights.flows(ids) == [None] * len(ids)
+        with pytest.raises(InvalidArgumentError, match="split the request"):
+            await store._call("flows", ids=ids, owner=None, team=None)
+
+
+@pytest.mark.parametrize("number", [-1, 0, 10**30])
+async def test_numbers_out_of_range_are_clamped(keyed_server: LiveServer, number: int) -> None:
+    async with remote(keyed_server, Role.ADMIN) as store:
+        assert isinstance(await store.due(number), list)
+        assert await store.list_records(SCHEDULE, limit=number) == []
+        await store.prune(Retention(), number)
+        assert (await store.insights.failures(number, number)).jobs == []
+        assert await store.insights.rollups(-number, number) is not None
+
+
+async def test_a_limit_name_that_no_store_can_hold_is_rejected(keyed_server: LiveServer) -> None:
+    async with remote(keyed_server, Role.ADMIN) as store:
+        with pytest.raises(InvalidArgumentError, match="NUL"):
+            await store.insights.gates(["a\0b"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
 
 import pytest
 from tests.worker.event_waits import WAIT_TIMEOUT, eventually, is_running, wait_for_event
@@ -518,3 +518,36 @@ def test_a_short_interval_does_not_change_the_prefetch() -> None:
 
     slots.update_prefetch(1.3)  # slower jobs lower the prefetch
     assert slots.prefetch == 5
+
+
+async def test_tasks_that_end_within_their_start_do_not_recurse(app: Windlass) -> None:
+    """Python 3.12 can start tasks eagerly: a quick job then frees its slot at once."""
+
+    @app.task
+    async def task() -> None: ...
+
+    await app.aenqueue_many([task.new_job() for _ in range(3000)])
+    loop, ended = asyncio.get_running_loop(), 0
+
+    def eager(of: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Future[Any]:
+        if work.__qualname__ != "WorkerSlots._run":
+            return asyncio.Task(work, loop=of, **options)
+        with suppress(StopIteration):
+            work.send(None)
+        done: asyncio.Future[None] = of.create_future()
+        done.set_result(None)
+        return done
+
+    def count(_: RunningAttempt) -> None:
+        nonlocal ended
+        ended += 1
+
+    loop.set_task_factory(eager)
+    try:
+        async with fetcher_that_ends_jobs(
+            app.client().store, config(queues={"default": 4}, burst=True), count
+        ) as fetcher_under_test:
+            await asyncio.wait_for(fetcher_under_test.run(), WAIT_TIMEOUT)
+    finally:
+        loop.set_task_factory(None)
+    assert ended == 3000

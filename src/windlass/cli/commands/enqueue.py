@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 from typing import Annotated, Any
@@ -15,7 +16,7 @@ from windlass.cli.common_options import AppPath, AsJson
 from windlass.cli.event_loop import run
 from windlass.cli.job_follow import follow
 from windlass.core.duration import to_seconds
-from windlass.core.errors import InvalidArgumentError
+from windlass.core.errors import InvalidArgumentError, WindlassError
 from windlass.core.job.new_job import NewJob
 from windlass.options import EnqueueOptions
 from windlass.schemas.jobs import EnqueuedView
@@ -85,7 +86,9 @@ async def _enqueue(
         if watch:
             return await follow(client, job.row, as_json=as_json)
         if as_json:
-            row = await client.get(job.id)  # with its gate
+            row = job.row
+            with contextlib.suppress(WindlassError):  # the job is stored: print it in any case
+                row = await client.get(job.id)  # with its gate
             view = EnqueuedView.from_row(row, client.codec, duplicate=job.duplicate)
             terminal.print_json(view.to_json())
         else:

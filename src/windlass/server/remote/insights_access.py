@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from windlass.core.clock import Instant
+from windlass.core.errors import InvalidArgumentError
 from windlass.core.job.attempt import Attempt
 from windlass.core.job.failure import Failures
 from windlass.core.job.flow_stats import FlowPage, FlowStats
@@ -13,6 +14,7 @@ from windlass.core.query.job_query import Count, JobQuery
 from windlass.insights.failure_groups import MAX_SCANNED
 from windlass.server.context import RequestContext
 from windlass.server.remote.store_access import scoped_query, visible_ids
+from windlass.stores.wire_format import MAX_FLOW_IDS
 
 MAX_FLOWS = 100
 
@@ -55,6 +57,10 @@ async def newest_flows(
 async def flows(
     ctx: RequestContext, ids: Sequence[UUID], owner: str | None, team: str | None
 ) -> list[FlowStats | None]:
+    if len(ids) > MAX_FLOW_IDS:
+        raise InvalidArgumentError(
+            f"{len(ids):,} flows requested, the limit is {MAX_FLOW_IDS:,}; split the request"
+        )
     scoped = scoped_query(ctx.caller, JobQuery(owner=owner, team=team))
     if scoped is None:
         return [None] * len(ids)

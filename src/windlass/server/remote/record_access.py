@@ -61,10 +61,11 @@ def _audit_action(verb: str, kind: str) -> str:
 
 
 async def put_records(ctx: RequestContext, puts: Sequence[Put]) -> list[PutResult]:
-    for name in {put.kind for put in puts}:
-        kind = kind_of(name)
-        require(ctx.caller, *kind.write)
-        if kind.audited:
+    names = list(dict.fromkeys(put.kind for put in puts))
+    for name in names:
+        require(ctx.caller, *kind_of(name).write)
+    for name in names:  # only now: the audit log must not have what was refused
+        if kind_of(name).audited:
             keys = [put.key for put in puts if put.kind == name]
             await ctx.audit(_audit_action("write", name), " ".join(keys))
     # Audit entries may be added, but never changed.

@@ -14,6 +14,8 @@ from uuid import UUID
 
 from fastapi import Request, Response, status
 
+from windlass.core.clock import MAX_INSTANT
+from windlass.core.size_limits import check_text
 from windlass.core.version import version
 from windlass.server.auth.permissions import Permission
 from windlass.server.auth.token_signer import SIGNING_RECORD
@@ -26,6 +28,7 @@ from windlass.server.streaming.stream_filter import StreamFilter
 from windlass.stores import wire_format
 
 MAX_WAIT = 20.0  # seconds of one request
+MAX_LIMIT = 10_000  # items that one request may ask for
 Call = Callable[..., Awaitable[Any]]
 Endpoint = Callable[..., Awaitable[Response]]
 
@@ -82,6 +85,18 @@ def _check_protocol(request: Request) -> None:
         )
 
 
+def _bounded(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Clamp numbers to what every store can handle, and check names."""
+    for name in ("since", "until"):
+        if name in arguments:
+            arguments[name] = max(0, min(arguments[name], MAX_INSTANT))
+    if arguments.get("limit") is not None:
+        arguments["limit"] = max(1, min(arguments["limit"], MAX_LIMIT))
+    for name in arguments.get("names", ()):
+        check_text("the name of a limit", name)
+    return arguments
+
+
 def _json(body: bytes) -> Response:
     return Response(body, media_type="application/json")
 
@@ -92,7 +107,7 @@ def endpoint(name: str) -> Endpoint:
 
     async def call(ctx: Ctx, request: Request) -> Response:
         _check_protocol(request)
-        arguments = wire_format.request_schema(name).load(await request.body())
+        arguments = _bounded(wire_format.request_schema(name).load(await request.body()))
         if store_method.call is not None:
             result = await store_method.call(ctx, **arguments)
         else:

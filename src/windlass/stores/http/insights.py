@@ -13,6 +13,7 @@ from windlass.core.job.failure import Failures
 from windlass.core.job.flow_stats import FlowPage, FlowStats
 from windlass.core.query.job_query import Count, JobQuery
 from windlass.store import QueueStats, Rollup, StoreInsights
+from windlass.stores.wire_format import MAX_FLOW_IDS
 
 
 class HttpInsights(StoreInsights):
@@ -50,9 +51,10 @@ class HttpInsights(StoreInsights):
     async def flows(
         self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
     ) -> list[FlowStats | None]:
-        flows: list[FlowStats | None] = (
-            await self._call("flows", ids=ids, owner=owner, team=team) if ids else []
-        )
+        flows: list[FlowStats | None] = []
+        for start in range(0, len(ids), MAX_FLOW_IDS):
+            part = ids[start : start + MAX_FLOW_IDS]
+            flows += await self._call("flows", ids=part, owner=owner, team=team)
         return flows
 
     async def newest_flows(

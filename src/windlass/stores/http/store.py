@@ -16,6 +16,7 @@ from windlass.core.decisions.transition import (
     ApplyResult,
     Checkpoint,
     Status,
+    Transition,
     check_records,
     check_request,
 )
@@ -176,8 +177,15 @@ class HttpStore(Store):
         return [results[i] for i in range(len(items))]
 
     async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
+        """Send transitions together with those of concurrent calls, and other requests alone.
+
+        A cancel or a signal may wait for a job that a transaction has locked.
+        """
+        only_transitions = all(isinstance(request, Transition) for request in requests)
+        send_items = self._apply if only_transitions else partial(self._splitter.send, "apply")
+
         async def send(valid: list[ApplyRequest]) -> list[ApplyResult]:
-            return await self._apply([wire_format.sendable_request(request) for request in valid])
+            return await send_items([wire_format.sendable_request(request) for request in valid])
 
         return await self._send_valid(requests, check_request, send)
 

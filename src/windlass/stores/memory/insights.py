@@ -1,14 +1,17 @@
-"""Insights of the memory store: queues, gates and rollups; other methods compute the rest."""
+"""Insights of the memory store: queues, flows, gates, rollups; other methods compute the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Instant
+from windlass.core.job.flow_stats import FlowStats
+from windlass.core.job.row import JobRow
 from windlass.core.versioned_record import PAUSED
 from windlass.store import COUNT_CAP, QueueStats, Rollup, Store
-from windlass.stores.computed_insights import ComputedInsights, QueueCounter
+from windlass.stores.computed_insights import ComputedInsights, QueueCounter, flow_stats
 from windlass.stores.memory import gates
 from windlass.stores.memory.data import MemoryData
 
@@ -31,6 +34,17 @@ class MemoryInsights(ComputedInsights):
         return counter.stats(
             [entry.key for entry in await self._store.list_records(PAUSED, limit=COUNT_CAP)]
         )
+
+    async def flows(
+        self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
+    ) -> list[FlowStats | None]:
+        """Read all flows in one pass: a query per flow reads all jobs each time."""
+        rows: dict[UUID, list[JobRow]] = {flow_id: [] for flow_id in ids}
+        with self._data.lock:
+            for row in self._data.jobs.values():
+                if row.flow_id in rows and owner in {None, row.owner} and team in {None, row.team}:
+                    rows[row.flow_id].append(row)
+        return [flow_stats(flow_id, rows[flow_id]) for flow_id in ids]
 
     async def gates(self, names: Sequence[str]) -> list[GateStats]:
         with self._data.lock:

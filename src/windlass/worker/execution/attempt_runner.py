@@ -8,6 +8,7 @@ from typing import Any
 
 from windlass.core.codec import Codec
 from windlass.core.decisions.outcome import Aborted, Failed, Outcome, Released
+from windlass.core.job.row import JobRow
 from windlass.store import Store
 from windlass.task_spec import Registry
 from windlass.worker.app_environment import AppEnvironment
@@ -42,20 +43,10 @@ class AttemptRunner:
     async def run(self, attempt: RunningAttempt) -> None:
         """Run an attempt and queue its outcome. Its lease is kept until the outcome is stored."""
         job = attempt.job
-        spec = self._tasks.get(job.task)
-        attempt.context = context = Context(
-            job,
-            self._store,
-            self._codec,
-            asyncio.get_running_loop(),
-            (spec.options.stages if spec else None) or self._environment.stages,
-            environment=self._environment,
-            state=self.state,
-            spec=spec,
-        )
-        attempt.started = True
         outcome: Outcome | None = None
         try:
+            attempt.context = context = self._context(job)
+            attempt.started = True
             if attempt.stop_reason is None:  # else it was stopped before it started
                 outcome = await self._executor.run(job, context, attempt.batch_call)
         except asyncio.CancelledError:
@@ -70,7 +61,22 @@ class AttemptRunner:
                 outcome = self._outcome_after_stop(attempt, outcome)
             self._settler.settle(attempt, outcome)
 
+    def _context(self, job: JobRow) -> Context:
+        spec = self._tasks.get(job.task)
+        return Context(
+            job,
+            self._store,
+            self._codec,
+            asyncio.get_running_loop(),
+            (spec.options.stages if spec else None) or self._environment.stages,
+            environment=self._environment,
+            state=self.state,
+            spec=spec,
+        )
+
     def _outcome_after_stop(self, attempt: RunningAttempt, result: Outcome | None) -> Outcome:
+        if attempt.stop_reason is StopReason.LOST:
+            return Released()  # not stored: the settler drops the attempt
         released = attempt.stop_reason is StopReason.RELEASE
         if released and (result is None or isinstance(result, Failed)):
             return Released()  # an error caused by the stop is not the task's failure

@@ -28,7 +28,7 @@ from windlass.core.job.state import State
 from windlass.core.query.job_query import JobQuery
 from windlass.store import AttemptRecords, Retention
 from windlass.stores.postgres import PostgresConfig, PostgresStore
-from windlass.stores.postgres.writes import writer
+from windlass.stores.postgres.writes import jobs, writer
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
     claim_all,
@@ -521,3 +521,30 @@ async def test_only_direct_dependents_block_a_success(
         [answer] = await store.apply([succeed(parent, Succeeded())])
     assert (answer.status, answer.state) == (Status.APPLIED, State.SUCCEEDED)
     assert (await get_one(store, child.id)).state is State.QUEUED
+
+
+# -- cancels
+
+
+async def test_a_settle_does_not_wait_for_a_running_cancel_of_the_same_handle(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancel may change many thousand dependents."""
+    apply, started, go = jobs.apply, asyncio.Event(), asyncio.Event()
+
+    async def slow_cancel(connection: Any, requests: Any, *more: Any, **options: Any) -> Any:
+        if isinstance(requests[0], CancelRequest):
+            started.set()
+            await go.wait()
+        return await apply(connection, requests, *more, **options)
+
+    monkeypatch.setattr(jobs, "apply", slow_cancel)
+    async with PostgresStore(PostgresConfig(url=postgres_url)) as store:
+        held, free = await two_running(store)
+        canceling = asyncio.create_task(store.apply([CancelRequest(job_id=held.id)]))
+        await asyncio.wait_for(started.wait(), SOON)
+        [settled] = await asyncio.wait_for(store.apply([succeed(free, Succeeded())]), SOON)
+        assert settled.applied
+        go.set()
+        [canceled] = await canceling
+        assert canceled.applied

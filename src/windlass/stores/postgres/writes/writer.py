@@ -46,9 +46,10 @@ class PostgresWriter:
         self._plain = Coalescer[NewJob, EnqueueResult](self._enqueue_plain)
         decide = self._decide
         self._keyed = LockRetry[NewJob, EnqueueResult](partial(decide, enqueue_jobs.enqueue_keyed))
-        self._requests = LockRetry[ApplyRequest, ApplyResult](
-            self._apply, partial(decide, jobs.apply)
-        )
+        apply = partial(decide, jobs.apply)
+        self._transitions = LockRetry[ApplyRequest, ApplyResult](self._apply, apply)
+        # Separate: a cancel may change many thousand dependents, and settles must not wait for it.
+        self._cancels_and_signals = LockRetry[ApplyRequest, ApplyResult](apply)
         self._record = LockRetry[AttemptRecords, ApplyResult](partial(decide, jobs.record))
 
     # -- writes
@@ -76,12 +77,15 @@ class PostgresWriter:
     async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
         """Apply requests. Workers and sweepers get BUSY for locked jobs: they retry later."""
         triggers = {_trigger(request) for request in requests}
+        timeout = self._engine.config.timeout
+        if None in triggers:
+            return self._decided(await self._cancels_and_signals(requests, timeout))
         if triggers <= SWEEPER_TRIGGERS:
-            results = await self._requests(requests, 0)
+            results = await self._transitions(requests, 0)
         elif triggers <= SETTLING:
-            results = await self._requests(requests, WORKER_LOCK_TIMEOUT)
+            results = await self._transitions(requests, WORKER_LOCK_TIMEOUT)
         else:
-            return self._decided(await self._requests(requests, self._engine.config.timeout))
+            return self._decided(await self._transitions(requests, timeout))
         return [jobs.BUSY if result is None else result for result in results]
 
     def _decided(self, results: Sequence[T | None]) -> list[T]:
@@ -176,7 +180,7 @@ class PostgresWriter:
     async def close(self) -> None:
         """Wait for running calls, then stop the listener and send the last notifications."""
         for calls in (
-            self._plain, self._keyed, self._requests, self._record,
+            self._plain, self._keyed, self._transitions, self._cancels_and_signals, self._record,
         ):  # fmt: skip
             await calls.finish()
         if self._listener is not None:
