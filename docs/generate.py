@@ -80,7 +80,7 @@ NOT_CONSTRUCTED = {
 # Used by other modules of Windlass only: listed by name, without a description.
 INTERNAL = {
     "Windlass": {
-        "enqueuer", "add", "prepare", "replace_store", "environment", "client", "sync", "declare",
+        "enqueuer", "add", "prepare", "replace_store", "parts", "client", "sync", "declare",
         "declared", "running_workers", "key",
     },
     "Tasks": {"enqueuer", "add", "join", "leave", "declare", "declared"},
@@ -316,7 +316,7 @@ def index() -> str:
         ("[python.md](python.md)", "the app, tasks, jobs, the context, workers, testing"),
         ("[cli.md](cli.md)", "every command with its options, exit codes"),
         ("[http.md](http.md)", "every route of the server, its roles, its errors"),
-        ("[settings.md](settings.md)", "every setting: environment, TOML, default"),
+        ("[settings.md](settings.md)", "every setting: parts, TOML, default"),
         ("[errors.md](errors.md)", "every error with its code, and whether it is retried"),
         ("[events.md](events.md)", "job states, transitions, events and their data"),
         ("[store.md](store.md)", "the store contract, for authors of stores"),

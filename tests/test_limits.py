@@ -559,7 +559,7 @@ async def test_a_set_limit_applies_at_once_and_a_reset_admits_all(app: Windlass)
 async def test_a_limit_that_code_no_longer_declares_stays_until_removed(app: Windlass) -> None:
     store = app.client().store
     other = Windlass("memory:", limits={"queue:old": TWO})
-    await other.environment.declare_limits(store)  # type: ignore[misc]
+    await other.parts.declare_limits(store)  # type: ignore[misc]
     await other.aclose()
     assert [one.name for one in await app.limits.alist()] == ["queue:old"]
     kept = await app.limits.areset("queue:old")  # no override was set

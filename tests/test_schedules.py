@@ -60,11 +60,11 @@ def plain(url: str, clock: VirtualClock) -> Iterator[Windlass]:
 
 
 def ticker(app: Windlass) -> Ticker:
-    environment = app.environment
+    parts = app.parts
     return Ticker(
         app.client().store,
-        schedules=environment.declared_schedules,
-        prepare=environment.middleware.enqueue,
+        schedules=parts.declared_schedules,
+        prepare=parts.middleware.enqueue,
     )
 
 

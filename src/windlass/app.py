@@ -47,7 +47,7 @@ from windlass.stores.transaction_protocols import (
 )
 from windlass.task import TaskContainer, Tasks
 from windlass.task_spec import TaskSpec, source_location
-from windlass.worker import AppEnvironment, Worker, WorkerConfig
+from windlass.worker import AppParts, Worker, WorkerConfig
 from windlass.worker.lifespan import Lifespan, as_lifespan
 from windlass.worker.middleware import Middleware
 from windlass.workspace import Workspaces
@@ -128,9 +128,9 @@ class Windlass(TaskContainer, HttpApi):
         return given
 
     @property
-    def environment(self) -> AppEnvironment:
+    def parts(self) -> AppParts:
         """Return the parts of this app, in addition to its tasks, that workers need."""
-        return AppEnvironment(
+        return AppParts(
             app=self,
             stages=self._stages,
             lifespan=self._lifespan,
@@ -330,7 +330,7 @@ class Windlass(TaskContainer, HttpApi):
     def worker(self, config: WorkerConfig | None = None) -> Worker:
         self._check_open()
         return Worker(
-            self._root.twin(), self.tasks, self.codec, config or WorkerConfig(), self.environment
+            self._root.twin(), self.tasks, self.codec, config or WorkerConfig(), self.parts
         )
 
     @contextlib.contextmanager

@@ -40,7 +40,7 @@ _NAVIGATE = """(address) => {
 
 _REFRESH = """async (path) => {
   const app = document.querySelector("script[src$='/app.js']").src;
-  const { live } = await import(new URL("live/tab-client.js", app));
+  const { live } = await import(new URL("live/live.js", app));
   live.refresh(path);
 }"""
 

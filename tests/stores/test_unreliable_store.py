@@ -14,7 +14,7 @@ from windlass.testing.conformance.suite import *  # noqa: F403
 from windlass.testing.faulty_store import FaultyStore
 
 # Methods that write; `make test-all` runs the whole suite.
-SAMPLE = (TestSettleBatch, TestClaim, TestEnqueue, TestIdempotency, TestSettle)  # noqa: F405
+SAMPLE = (TestSettleMany, TestClaim, TestEnqueue, TestIdempotency, TestSettle)  # noqa: F405
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def config(**values: Any) -> WorkerConfig:
 
 def make_worker(app: Windlass, store: Store | None = None, **values: Any) -> Worker:
     own = store or app.client().store.twin()
-    return Worker(own, app.tasks, app.codec, config(**values), app.environment)
+    return Worker(own, app.tasks, app.codec, config(**values), app.parts)
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from benchmarks.chaos.call_history import CallHistory, HistoryRecordingStore
 from benchmarks.chaos.simulation.network import Connection, Network, RemoteStore
 from windlass import Windlass, Worker, WorkerConfig
 from windlass.store import Store
-from windlass.worker import AppEnvironment
+from windlass.worker import AppParts
 from windlass.worker.loops.keeper import Join, Keeper
 
 
@@ -32,7 +32,7 @@ class SimulatedProcess:
         handle = RemoteStore(recording_store, network, self._connection)
         keeper = partial(Keeper, start_loop=self._run_keeper, clock=lambda: world.now)
         self.name = config.name
-        self.worker = Worker(handle, app.tasks, app.codec, config, AppEnvironment(), keeper=keeper)
+        self.worker = Worker(handle, app.tasks, app.codec, config, AppParts(), keeper=keeper)
         self.running = self._main_loop.create_task(self.worker.run())
 
     def _run_keeper(self, _: str, work: Coroutine[Any, Any, None]) -> Join:

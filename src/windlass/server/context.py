@@ -28,7 +28,7 @@ from windlass.server.streaming.access_recheck import AccessRecheck
 from windlass.server.streaming.event_hub import EventHub
 from windlass.server.streaming.list_watch import ListWatches
 from windlass.task_spec import Registry, TaskSpec
-from windlass.worker.app_environment import AppEnvironment
+from windlass.worker.app_parts import AppParts
 
 
 class ServedApp(Protocol):
@@ -41,7 +41,7 @@ class ServedApp(Protocol):
     @property
     def schedules(self) -> Schedules: ...
     @property
-    def environment(self) -> AppEnvironment: ...
+    def parts(self) -> AppParts: ...
     @property
     def running_workers(self) -> int: ...
     def client(self) -> Client: ...

@@ -63,11 +63,11 @@ class Twin:
         Schedules in the app's code start at the start of the twin's block.
         """
         before = {row.id for row in self._drainer.rows()}
-        environment = self.app.environment
+        parts = self.app.parts
         ticker = Ticker(
             self.store,
-            schedules=environment.declared_schedules,
-            prepare=environment.middleware.enqueue,
+            schedules=parts.declared_schedules,
+            prepare=parts.middleware.enqueue,
         )
         await ticker.declare()
         while await ticker.once() == 0:
@@ -184,9 +184,7 @@ def twin(app: Windlass, *, clock: VirtualClock | None = None, state: Any = _OWN)
     with tempfile.TemporaryDirectory(prefix="windlass-twin-", ignore_cleanup_errors=True) as data:
         lifespan = None if state is _OWN else _lifespan_with(state)
         with app.replace_store(new_twin.store, Path(data), lifespan):
-            run_immediate(
-                ScheduleRecords(new_twin.store).declare(app.environment.declared_schedules())
-            )
+            run_immediate(ScheduleRecords(new_twin.store).declare(app.parts.declared_schedules()))
             yield new_twin
 
 

@@ -38,7 +38,7 @@ from windlass.testing.factories import (
     sweep_all,
 )
 from windlass.testing.spy_store import run_immediate
-from windlass.worker import AppEnvironment, Batch, Context, Item
+from windlass.worker import AppParts, Batch, Context, Item
 from windlass.worker.batch.batch_spec import BatchSpec
 from windlass.workspace import Workspaces
 
@@ -130,10 +130,10 @@ def context(
     row = run_immediate(_start(store, codec, _request(spec, fields), attempt, steps or {}))
     data = Path(tempfile.mkdtemp(prefix="windlass-context-"))
     jobs: list[Job[Any]] = []
-    environment = _environment(app, data, jobs)
-    stages = (spec.options.stages if spec is not None else None) or environment.stages
+    parts = _parts(app, data, jobs)
+    stages = (spec.options.stages if spec is not None else None) or parts.stages
     loop, thread = _loop(spec, app)
-    ctx = RecordingContext(row, store, codec, loop, stages, environment=environment, state=state)
+    ctx = RecordingContext(row, store, codec, loop, stages, parts=parts, state=state)
     ctx.enqueued = jobs
     ctx.cancelled = cancelled
     finalize(ctx, shutil.rmtree, data, ignore_errors=True)
@@ -197,23 +197,23 @@ def _app_of(task: Task[Any, Any]) -> Windlass | None:
     return app if isinstance(app, Windlass) else None
 
 
-def _environment(app: Windlass | None, data: Path, jobs: list[Job[Any]]) -> AppEnvironment:
-    """Return the app's environment, with temporary workspaces and enqueues into a memory store.
+def _parts(app: Windlass | None, data: Path, jobs: list[Job[Any]]) -> AppParts:
+    """Return the app's parts, with temporary workspaces and enqueues into a memory store.
 
     Jobs never go to a store that workers read from.
     """
-    environment = app.environment if app is not None else AppEnvironment()
+    parts = app.parts if app is not None else AppParts()
     memory_app = app if app is not None and app.url.startswith("memory:") else None
     target = memory_app or Windlass("memory:", codec=app.codec if app is not None else None)
 
     async def enqueue(new: list[NewJob]) -> list[Job[Any]]:
         if memory_app is None:
-            new = [environment.middleware.enqueue(job) for job in new]
+            new = [parts.middleware.enqueue(job) for job in new]
         handles = await target.aenqueue_many(new)
         jobs.extend(handles)
         return handles
 
-    return replace(environment, workspaces=Workspaces(data), enqueue=enqueue)
+    return replace(parts, workspaces=Workspaces(data), enqueue=enqueue)
 
 
 def _loop(

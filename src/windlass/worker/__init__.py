@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from windlass.worker.app_environment import AppEnvironment
+from windlass.worker.app_parts import AppParts
 from windlass.worker.batch.batch import Batch, Item
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import Context
 from windlass.worker.worker import Worker
 
-__all__ = ["AppEnvironment", "Batch", "Context", "Item", "Worker", "WorkerConfig"]
+__all__ = ["AppParts", "Batch", "Context", "Item", "Worker", "WorkerConfig"]

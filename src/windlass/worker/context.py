@@ -28,7 +28,7 @@ from windlass.store import Store
 from windlass.stores.borrowed_connection import borrow
 from windlass.stores.transaction_protocols import SupportsWithin
 from windlass.task_spec import TaskSpec, encode_result
-from windlass.worker.app_environment import AppEnvironment
+from windlass.worker.app_parts import AppParts
 from windlass.worker.dependency_results import (
     ChildResults,
     check_not_pruned,
@@ -59,8 +59,17 @@ class Context(EventBuffer):
     """One attempt, as its task sees it. Works from any thread."""
 
     __slots__ = (
-        "_cancel_event", "_checkpoints", "_environment", "_map_counts", "_spec", "cancelled",
-        "children", "fan_out", "settling", "state", "used_workspace",
+        "_cancel_event",
+        "_checkpoints",
+        "_map_counts",
+        "_parts",
+        "_spec",
+        "cancelled",
+        "children",
+        "fan_out",
+        "settling",
+        "state",
+        "used_workspace",
     )  # fmt: skip
 
     def __init__(
@@ -71,7 +80,7 @@ class Context(EventBuffer):
         loop: asyncio.AbstractEventLoop,
         stages: StageMap = DEFAULT_STAGES,
         *,
-        environment: AppEnvironment | None = None,
+        parts: AppParts | None = None,
         state: Any = None,
         spec: TaskSpec | None = None,
     ) -> None:
@@ -79,7 +88,7 @@ class Context(EventBuffer):
         self._spec = spec
         self.settling = False  # set when the task may store its success by itself
         self.state = state  # yielded by the worker's lifespan
-        self._environment = environment or AppEnvironment()
+        self._parts = parts or AppParts()
         self.children: list[NewJob] = []  # jobs to enqueue with a success
         self._map_counts: dict[str, int] = {}  # calls of `map` per task so far
         self.fan_out: tuple[NewJob, ...] = ()  # jobs to enqueue with a suspension
@@ -129,10 +138,10 @@ class Context(EventBuffer):
         return self._directory(WorkspaceKind.PROXY)
 
     def _directory(self, kind: WorkspaceKind) -> Path:
-        if self._environment.workspaces is None:
+        if self._parts.workspaces is None:
             raise ConfigurationError("this worker has no data directory for workspaces")
         self.used_workspace = True
-        return self._environment.workspaces.path(kind, self.job.lineage)
+        return self._parts.workspaces.path(kind, self.job.lineage)
 
     # -- enqueuing jobs
 
@@ -145,9 +154,9 @@ class Context(EventBuffer):
 
     async def aenqueue(self, task: Enqueueable[P, J], *args: P.args, **kwargs: P.kwargs) -> J:
         """Enqueue a job immediately, independent of this job's outcome."""
-        if self._environment.enqueue is None:
+        if self._parts.enqueue is None:
             raise ConfigurationError("this worker belongs to no app; use the task's own aenqueue")
-        [job] = await self._environment.enqueue([self._inherit(task.new_job(*args, **kwargs))])
+        [job] = await self._parts.enqueue([self._inherit(task.new_job(*args, **kwargs))])
         return cast("J", job)
 
     def enqueue(self, task: Enqueueable[P, J], *args: P.args, **kwargs: P.kwargs) -> J:
@@ -166,7 +175,7 @@ class Context(EventBuffer):
 
     def prepare_child(self, new: NewJob) -> NewJob:
         """Apply inherited fields and middleware to a child job."""
-        return self._environment.middleware.enqueue(self._inherit(new))
+        return self._parts.middleware.enqueue(self._inherit(new))
 
     def _inherit(self, new: NewJob) -> NewJob:
         """Inherit flow and correlation id, unless the child has its own."""
@@ -390,10 +399,10 @@ class Context(EventBuffer):
             try:
                 result = await call()
             except StoreError as error:
-                self._environment.step_outages.failed(error, f"Storing a step of job {self.job.id}")
+                self._parts.step_outages.failed(error, f"Storing a step of job {self.job.id}")
                 await asyncio.sleep(STORE_RETRY_DELAY)
             else:
-                self._environment.step_outages.succeeded()
+                self._parts.step_outages.succeeded()
                 return result
 
 

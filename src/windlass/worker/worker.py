@@ -23,7 +23,7 @@ from windlass.core.worker_presence import Readiness, store_problem, unresponsive
 from windlass.process.cancellation import run_uncancelled
 from windlass.store import Store
 from windlass.task_spec import Registry
-from windlass.worker.app_environment import AppEnvironment
+from windlass.worker.app_parts import AppParts
 from windlass.worker.child.executor import ChildExecutor
 from windlass.worker.config import WorkerConfig
 from windlass.worker.execution.attempt_runner import AttemptRunner
@@ -56,7 +56,7 @@ class Worker:
         tasks: Registry,
         codec: Codec,
         config: WorkerConfig,
-        environment: AppEnvironment | None = None,
+        parts: AppParts | None = None,
         *,
         keeper: Callable[..., Keeper] = Keeper,
     ) -> None:
@@ -65,16 +65,16 @@ class Worker:
         self._store = store
         self._tasks = tasks
         self._codec = codec
-        self._environment = environment or AppEnvironment()
-        self._cleaner = WorkspaceCleaner(store, self._environment.workspaces)
+        self._parts = parts or AppParts()
+        self._cleaner = WorkspaceCleaner(store, self._parts.workspaces)
         self._grace_started = asyncio.Event()  # set when a stop has a time limit
         self._loop_error: BaseException | None = None
         slots = sum(config.queues.values())
         self._threads = ThreadPoolExecutor(slots, "windlass-task")
         self._children = ChildExecutor(
             limit=slots,
-            app=self._environment.app,
-            lifespan=self._environment.lifespan is not None,
+            app=self._parts.app,
+            lifespan=self._parts.lifespan is not None,
             # Shorter than the worker's own limit, so that killed jobs are requeued in time.
             grace=max(config.release_timeout / 2, config.release_timeout - 2),
         )
@@ -84,13 +84,13 @@ class Worker:
             store,
             tasks,
             codec,
-            environment=self._environment,
+            parts=self._parts,
             executor=TaskExecutor(
                 tasks,
                 codec,
                 self._threads,
                 store,
-                environment=self._environment,
+                parts=self._parts,
                 children=self._children,
                 isolate=config.isolate,
             ),
@@ -145,8 +145,8 @@ class Worker:
 
     async def run(self) -> None:
         try:
-            with self._environment.loop_context(asyncio.get_running_loop()):
-                async with lifespan_state(self._environment.lifespan) as self._runner.state:
+            with self._parts.loop_context(asyncio.get_running_loop()):
+                async with lifespan_state(self._parts.lifespan) as self._runner.state:
                     await self._work()
         finally:
             await self._store.close()
@@ -177,12 +177,12 @@ class Worker:
 
     async def _declare_limits(self) -> None:
         """Store the limits of the app's code before this worker enqueues or claims jobs."""
-        if self._environment.declare_limits is None:
+        if self._parts.declare_limits is None:
             return
         outages = OutageLog("Storing limits")
         while not self._fetcher.stopping:
             try:
-                await self._environment.declare_limits(self._store)
+                await self._parts.declare_limits(self._store)
             except StoreError as error:
                 outages.failed(error)
                 await asyncio.sleep(DECLARE_RETRY_DELAY)
@@ -229,11 +229,11 @@ class Worker:
         )
         settler_loop = self._settler.run(self._slots.no_backlog)
         cleaner_loop = self._cleaner.run(CLEAN_EVERY * config.sweep_interval)
-        environment = self._environment
+        parts = self._parts
         ticker = Ticker(
             self._store,
-            schedules=environment.declared_schedules,
-            prepare=environment.middleware.enqueue,
+            schedules=parts.declared_schedules,
+            prepare=parts.middleware.enqueue,
         )
         optional_loops = [ticker.run()] if config.schedules else []
         if config.maintenance:

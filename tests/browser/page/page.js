@@ -1,6 +1,6 @@
 /** A tab that records callbacks for the test. */
 
-import { live } from "/assets/test/live/tab-client.js";
+import { live } from "/assets/test/live/live.js";
 
 const page = { live, jobs: {}, lists: {}, loaded: 0, answers: {}, connections: [] };
 

@@ -17,7 +17,7 @@ from windlass.testing.conformance.suite import *  # noqa: F403
 
 # Covers each method through the server; `make test-all` runs the whole suite.
 SAMPLE = (
-    TestSettleBatch,  # noqa: F405
+    TestSettleMany,  # noqa: F405
     TestClaim,  # noqa: F405
     TestHandles,  # noqa: F405
     TestLeases,  # noqa: F405

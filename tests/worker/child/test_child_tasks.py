@@ -31,7 +31,7 @@ from windlass.stores.memory import MemoryStore
 from windlass.task_spec import TaskSpec
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import claim_all, read_events, settle_one, start_one
-from windlass.worker import AppEnvironment
+from windlass.worker import AppParts
 from windlass.worker.child import job_json
 from windlass.worker.child.executor import ChildExecutor
 from windlass.worker.execution.error_info import RemoteError
@@ -54,14 +54,12 @@ def store() -> MemoryStore:
     return MemoryStore(clock=VirtualClock())
 
 
-def context_of(
-    row: JobRow, store: MemoryStore, environment: AppEnvironment | None = None
-) -> Context:
-    return Context(row, store, JsonCodec(), asyncio.get_running_loop(), environment=environment)
+def context_of(row: JobRow, store: MemoryStore, parts: AppParts | None = None) -> Context:
+    return Context(row, store, JsonCodec(), asyncio.get_running_loop(), parts=parts)
 
 
-async def start_attempt(store: MemoryStore, environment: AppEnvironment | None = None) -> Context:
-    return context_of(await start_one(store), store, environment)
+async def start_attempt(store: MemoryStore, parts: AppParts | None = None) -> Context:
+    return context_of(await start_one(store), store, parts)
 
 
 async def run(children: ChildExecutor, task: Any, context: Context, **arguments: Any) -> Any:
@@ -245,15 +243,15 @@ async def test_a_task_waits_for_a_signal_and_for_jobs(
             await run(children, child_tasks.fans_out, context, days=["2026-01-02", "2026-01-03"])
         return raised.value
 
-    environment = AppEnvironment()
-    environment.middleware.add(Stamp())
-    context = await start_attempt(store, environment)
+    parts = AppParts()
+    parts.middleware.add(Stamp())
+    context = await start_attempt(store, parts)
     suspension = await suspended(context)
     assert (suspension.awaits, suspension.children, suspension.signals) == ((), (), 0)
     assert suspension.timeout is not None
     await store.apply([SignalRequest(job_id=context.job.id, name="go", value=b'"went"')])
 
-    context = context_of(context.job, store, environment)
+    context = context_of(context.job, store, parts)
     suspension = await suspended(context)
     assert suspension.awaits == tuple(child.id for child in suspension.children)
     assert [json.loads(child.payload)["order"]["day"] for child in suspension.children] == [
@@ -272,7 +270,7 @@ async def test_a_task_waits_for_a_signal_and_for_jobs(
 async def test_a_child_uses_the_workspace_of_the_job(
     children: ChildExecutor, store: MemoryStore, tmp_path: Path
 ) -> None:
-    context = await start_attempt(store, AppEnvironment(workspaces=Workspaces(tmp_path)))
+    context = await start_attempt(store, AppParts(workspaces=Workspaces(tmp_path)))
     paths = await run(children, child_tasks.writes, context)
     assert paths == [str(context.workspace), str(context.proxy)]
     assert (context.workspace / "file").read_text() == "kept"

@@ -23,7 +23,7 @@ from windlass.core.job.state import Trigger
 from windlass.store import Retention
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.job_histories import finished
+from windlass.testing.conformance.history_helpers import finished
 from windlass.testing.factories import enqueue_one
 from windlass.worker.loops.sweeper import Sweeper
 from windlass.worker.loops.workspace_cleaner import WorkspaceCleaner

@@ -14,7 +14,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from windlass.cli import terminal
 from windlass.cli.common_options import AppPath, AsJson, Url
-from windlass.cli.durability import store_durability
 from windlass.cli.event_loop import run
 from windlass.cli.store_benchmark import (
     BenchmarkResult,
@@ -23,6 +22,7 @@ from windlass.cli.store_benchmark import (
     Throughput,
 )
 from windlass.cli.store_connection import find_store, open_client
+from windlass.cli.store_durability import store_durability
 from windlass.client import Client
 from windlass.core.errors import InvalidArgumentError, StoreDeniedError
 from windlass.core.ids import uuid7

@@ -16,8 +16,8 @@ from windlass.app import Windlass
 from windlass.cli import terminal
 from windlass.cli.app_loader import load_app
 from windlass.cli.common_options import AppPath, AsJson, Url
-from windlass.cli.durability import url_durability
 from windlass.cli.event_loop import run
+from windlass.cli.store_durability import url_durability
 from windlass.core.clock import SECOND, SystemClock
 from windlass.core.errors import StoreError, WindlassError
 from windlass.core.query.job_query import JobQuery

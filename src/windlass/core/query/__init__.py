@@ -1,1 +1,1 @@
-"""Values of reads: job queries, queue rates, the diagnosis of a waiting job."""
+"""Values of reads: job queries, queue rates, drain progress."""

@@ -1,6 +1,6 @@
 /** Start of the dashboard: session, current page, menu. */
 
-import { live } from "./live/tab-client.js";
+import { live } from "./live/live.js";
 import { PageView } from "./page-view.js";
 import { pageAt } from "./routes.js";
 import { currentLocation, onNavigate } from "./navigation.js";

@@ -5,7 +5,7 @@
 /** @import { Permission } from "./client/windlass.js" */
 
 import { duration } from "./format.js";
-import { live } from "./live/tab-client.js";
+import { live } from "./live/live.js";
 import { pageUrl } from "./navigation.js";
 import { currentSession, may, signOut } from "./session.js";
 import { h } from "./view/virtual-dom.js";

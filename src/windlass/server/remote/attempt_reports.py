@@ -56,7 +56,7 @@ class AttemptReportReader:
     def __init__(self, ctx: RequestContext) -> None:
         self._codec: Codec = ctx.app.codec
         self._tasks = ctx.app.tasks
-        self._stages: StageMap = ctx.app.environment.stages
+        self._stages: StageMap = ctx.app.parts.stages
 
     def records(self, items: Sequence[RecordItem], row: JobRow | None) -> tuple[Record, ...]:
         return tuple(self._record(item, self._stages_of(row)) for item in items)

@@ -39,7 +39,7 @@ from windlass.stores.postgres.insights import PostgresInsights
 from windlass.stores.postgres.notify import NotifyHub
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.user_transaction import DatabaseId, PostgresEnqueuer, settlement
-from windlass.stores.postgres.writes import jobs, maintenance
+from windlass.stores.postgres.writes import claims, maintenance
 from windlass.stores.postgres.writes.claim_cursor import ClaimCursor
 from windlass.stores.postgres.writes.lease_extender import LeaseExtender
 from windlass.stores.postgres.writes.writer import PostgresWriter
@@ -164,7 +164,9 @@ class PostgresStore(Store):
     async def _claim(self, connection: Connection, claim: Claim) -> list[JobRow]:
         await self._database_id.load(connection)  # for settles in a task's own transaction
         timeout = min(self._config.timeout, CLAIM_TIMEOUT)
-        return await jobs.claim(connection, claim, self._shared_engine.now(), self._cursor, timeout)
+        return await claims.claim(
+            connection, claim, self._shared_engine.now(), self._cursor, timeout
+        )
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
         check_lease(seconds)
@@ -182,7 +184,7 @@ class PostgresStore(Store):
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         if await self._open_writer.listen(timeout):  # jobs may have arrived since the last claim
             engine = self._engine
-            if await engine.call(lambda c: jobs.claimable(c, queues, engine.now())):
+            if await engine.call(lambda c: claims.claimable(c, queues, engine.now())):
                 return True
         return await self._hub.work.wait(self._seen, timeout)
 
@@ -202,7 +204,7 @@ class PostgresStore(Store):
         if not ids:
             return []
         results, batch = await self._engine.call(
-            lambda c: jobs.delete(c, ids, owner), in_transaction=True
+            lambda c: maintenance.delete(c, ids, owner), in_transaction=True
         )
         self._writer.notify(batch.touched)
         return results

@@ -34,7 +34,7 @@ from windlass.stores.sqlite.engine import SqliteEngine
 from windlass.stores.sqlite.file_watch import FileWatch
 from windlass.stores.sqlite.insights import SqliteInsights
 from windlass.stores.sqlite.user_transaction import DEFAULT_SECONDS, SqliteTransaction
-from windlass.stores.sqlite.writes import enqueue_jobs, jobs, maintenance
+from windlass.stores.sqlite.writes import apply_requests, claims, enqueue_jobs, maintenance
 from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 
@@ -134,19 +134,19 @@ class SqliteStore(Store):
     def _claim(self, tx: WriteTransaction, claim: Claim) -> list[JobRow]:
         if not self._watching():  # a later watch then detects changes since this claim
             self._shared_engine.check_other_processes(tx)
-        return jobs.claim(tx, claim)
+        return claims.claim(tx, claim)
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
         check_lease(seconds)
         if not leases:
             return []
-        return await self._engine.write(lambda tx: jobs.extend(tx, leases, seconds), len(leases))
+        return await self._engine.write(lambda tx: claims.extend(tx, leases, seconds), len(leases))
 
     async def apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
-        return await self._engine.write_many(jobs.apply, requests)
+        return await self._engine.write_many(apply_requests.apply, requests)
 
     async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
-        return await self._engine.write_many(jobs.record, attempt_records)
+        return await self._engine.write_many(apply_requests.record, attempt_records)
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:  # noqa: ARG002 - one wake-up for all queues
         await self._start_watch()
@@ -182,7 +182,7 @@ class SqliteStore(Store):
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[ApplyResult]:
         if not ids:
             return []
-        return await self._engine.write(lambda tx: jobs.delete(tx, ids, owner), len(ids))
+        return await self._engine.write(lambda tx: maintenance.delete(tx, ids, owner), len(ids))
 
     # -- reading
 

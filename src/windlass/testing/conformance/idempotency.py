@@ -14,7 +14,7 @@ from windlass.core.job.state import State
 from windlass.core.query.job_query import JobQuery
 from windlass.store import DAY, AttemptRecords, Pruned, Retention, Store
 from windlass.testing.clock import START, VirtualClock
-from windlass.testing.conformance.job_histories import finished
+from windlass.testing.conformance.history_helpers import finished
 from windlass.testing.conformance.write_scenarios import WRITES
 from windlass.testing.factories import (
     claim_one,

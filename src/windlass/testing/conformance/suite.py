@@ -9,7 +9,8 @@ from windlass.testing.conformance.attempts.maintenance import TestMaintenance
 from windlass.testing.conformance.attempts.progress import TestProgress
 from windlass.testing.conformance.attempts.retries import TestRetries
 from windlass.testing.conformance.attempts.settle import TestSettle
-from windlass.testing.conformance.attempts.settle_batch import TestSettleBatch
+from windlass.testing.conformance.attempts.settle_many import TestSettleMany
+from windlass.testing.conformance.attempts.settle_records import TestSettleRecords
 from windlass.testing.conformance.attempts.suspend import TestSuspend
 from windlass.testing.conformance.fixtures import clock, store
 from windlass.testing.conformance.flows.children import TestChildren
@@ -77,7 +78,8 @@ __all__ = [
     "TestRetries",
     "TestSearch",
     "TestSettle",
-    "TestSettleBatch",
+    "TestSettleMany",
+    "TestSettleRecords",
     "TestSuspend",
     "TestTail",
     "TestUniqueness",

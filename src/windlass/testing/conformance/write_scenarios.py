@@ -26,7 +26,7 @@ from windlass.core.job.retry_policy import Policy
 from windlass.core.versioned_record import Put
 from windlass.store import AttemptRecords, Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.job_histories import BROKEN, finished
+from windlass.testing.conformance.history_helpers import BROKEN, finished
 from windlass.testing.factories import (
     checkpoint_record,
     enqueue_one,

@@ -24,7 +24,7 @@ from windlass.process.channel import Message
 from windlass.process.parent_connection import ParentConnection, ParentError
 from windlass.store import Store
 from windlass.task_spec import TaskSpec, encode_result
-from windlass.worker.app_environment import AppEnvironment
+from windlass.worker.app_parts import AppParts
 from windlass.worker.child import job_json
 from windlass.worker.context import Context
 from windlass.worker.dependency_results import ChildResults
@@ -39,7 +39,7 @@ class ChildContext(Context):
         job: JobRow,
         parent: ParentConnection,
         *,
-        environment: AppEnvironment,
+        parts: AppParts,
         state: Any,
         spec: TaskSpec,
     ) -> None:
@@ -48,7 +48,7 @@ class ChildContext(Context):
             _NO_STORE,
             JsonCodec(),
             parent.loop,
-            environment=environment,
+            parts=parts,
             state=state,
             spec=spec,
         )

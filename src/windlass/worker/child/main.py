@@ -27,7 +27,7 @@ from windlass.process.import_path import ImportPath, resolve
 from windlass.process.parent_connection import ParentConnection, StopRequested
 from windlass.stores import public_url
 from windlass.task_spec import TaskOptions, TaskSpec, encode_result, source_location
-from windlass.worker.app_environment import AppEnvironment
+from windlass.worker.app_parts import AppParts
 from windlass.worker.batch.batch import Batch, Item
 from windlass.worker.batch.batch_spec import BatchSpec
 from windlass.worker.child import job_json
@@ -73,9 +73,7 @@ class _Child:
             context = ChildContext(
                 job,
                 self._parent,
-                environment=AppEnvironment()
-                if app is None
-                else AppEnvironment(enqueue=_enqueue(app, work["url"])),
+                parts=AppParts() if app is None else AppParts(enqueue=_enqueue(app, work["url"])),
                 state=self._state(spec, app, work["lifespan"]),
                 spec=spec,
             )
@@ -134,7 +132,7 @@ class _Child:
                 f"task {spec.name!r} takes ctx and its app has a lifespan, but a child process "
                 "cannot import the app: keep it in a module-level variable"
             )
-        return self._lifespan.state(app.environment.lifespan)
+        return self._lifespan.state(app.parts.lifespan)
 
 
 class _LifespanHolder:

@@ -11,7 +11,7 @@ from windlass.core.decisions.outcome import Aborted, Failed, Outcome, Released
 from windlass.core.job.row import JobRow
 from windlass.store import Store
 from windlass.task_spec import Registry
-from windlass.worker.app_environment import AppEnvironment
+from windlass.worker.app_parts import AppParts
 from windlass.worker.context import Context
 from windlass.worker.execution.attempt_failure import failure_from_error
 from windlass.worker.execution.task_executor import TaskExecutor
@@ -28,14 +28,14 @@ class AttemptRunner:
         tasks: Registry,
         codec: Codec,
         *,
-        environment: AppEnvironment,
+        parts: AppParts,
         executor: TaskExecutor,
         settler: Settler,
     ) -> None:
         self._store = store
         self._tasks = tasks
         self._codec = codec
-        self._environment = environment
+        self._parts = parts
         self._executor = executor
         self._settler = settler
         self.state: Any = None  # yielded by the lifespan
@@ -68,8 +68,8 @@ class AttemptRunner:
             self._store,
             self._codec,
             asyncio.get_running_loop(),
-            (spec.options.stages if spec else None) or self._environment.stages,
-            environment=self._environment,
+            (spec.options.stages if spec else None) or self._parts.stages,
+            parts=self._parts,
             state=self.state,
             spec=spec,
         )

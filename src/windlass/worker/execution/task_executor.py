@@ -1,4 +1,4 @@
-"""Runs one claimed job and returns its outcome. Never raises the task's own errors.
+"""Calls the task of an attempt and returns the outcome. Never raises the task's own errors.
 
 Async tasks run on the worker's loop, sync tasks on a thread, tasks with `executor="process"` in a
 child process. A job that was running when a worker died also runs in a child process. A timeout
@@ -33,7 +33,7 @@ from windlass.core.job.row import JobRow
 from windlass.process import ProcessDiedError, import_problem
 from windlass.store import Store
 from windlass.task_spec import Registry, TaskSpec, encode_result
-from windlass.worker.app_environment import AppEnvironment
+from windlass.worker.app_parts import AppParts
 from windlass.worker.batch.batch_call import BatchCall
 from windlass.worker.batch.batch_spec import BatchSpec
 from windlass.worker.child.executor import ChildExecutor
@@ -73,11 +73,11 @@ class TaskExecutor:
         threads: Executor,
         store: Store,
         *,
-        environment: AppEnvironment,
+        parts: AppParts,
         children: ChildExecutor,
         isolate: bool = True,
     ) -> None:
-        self._environment = environment
+        self._parts = parts
         self._children = children
         self._isolate = isolate
         self._tasks = tasks
@@ -112,7 +112,7 @@ class TaskExecutor:
             if (
                 spec.is_async
                 and job.policy.timeout is None
-                and not self._environment.middleware.has_run_hooks
+                and not self._parts.middleware.has_run_hooks
             ):
                 leading = (context,) if spec.signature.takes_context else ()
                 value = await spec.function(*leading, **arguments)  # fast path: nothing wraps it
@@ -131,7 +131,7 @@ class TaskExecutor:
             try:
                 return await resolve_results(self._store, self._codec, job, stored)
             except StoreError as error:
-                self._environment.step_outages.failed(error, f"Reading inputs of job {job.id}")
+                self._parts.step_outages.failed(error, f"Reading inputs of job {job.id}")
                 await asyncio.sleep(STORE_RETRY_DELAY)
 
     def _runs_in_child(self, spec: TaskSpec, job: JobRow) -> bool:
@@ -163,7 +163,7 @@ class TaskExecutor:
 
         try:
             async with limit:
-                return await self._environment.middleware.run(context, task)
+                return await self._parts.middleware.run(context, task)
         except TimeoutError as error:
             if limit.expired() and error is not timed_out:
                 raise timed_out from error

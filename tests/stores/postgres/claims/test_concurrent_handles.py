@@ -33,7 +33,7 @@ from windlass.stores.postgres.connection import SETTINGS
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.rows import columns
 from windlass.stores.postgres.writes.claim_cursor import full_ranges
-from windlass.stores.postgres.writes.lock_retry import LockRetry
+from windlass.stores.postgres.writes.locked_job_retry import LockedJobRetry
 from windlass.testing.factories import (
     claim_all,
     expired_jobs,
@@ -283,13 +283,13 @@ async def wait_for_blocked_calls(url: str, number: int) -> None:
 def watch_retries(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Return an event that is set when a call retries because of a lock."""
     retried = asyncio.Event()
-    closes_within = LockRetry._closed_within
+    closes_within = LockedJobRetry._closed_within
 
-    async def record_retry(self: LockRetry[Any, Any], delay: float) -> bool:
+    async def record_retry(self: LockedJobRetry[Any, Any], delay: float) -> bool:
         retried.set()
         return await closes_within(self, delay)
 
-    monkeypatch.setattr(LockRetry, "_closed_within", record_retry)
+    monkeypatch.setattr(LockedJobRetry, "_closed_within", record_retry)
     return retried
 
 

@@ -7,7 +7,7 @@ import asyncio
 from windlass.core.decisions.enqueue import EnqueueStatus
 from windlass.core.decisions.outcome import Failed
 from windlass.stores.postgres import PostgresStore
-from windlass.testing.conformance.job_histories import finished
+from windlass.testing.conformance.history_helpers import finished
 from windlass.testing.factories import claim_one, enqueue_one, make_failure, make_job, settle_one
 
 ROUNDS = 10

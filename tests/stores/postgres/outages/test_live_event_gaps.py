@@ -27,7 +27,7 @@ from windlass.store import AttemptRecords
 from windlass.stores.borrowed_connection import borrow
 from windlass.stores.event_tail import tail
 from windlass.stores.postgres import PostgresStore
-from windlass.stores.postgres.writes.jobs import record
+from windlass.stores.postgres.writes.apply_requests import record
 from windlass.stores.wakeup import JobWakeups
 from windlass.testing.factories import (
     claim_all,

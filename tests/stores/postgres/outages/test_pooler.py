@@ -22,12 +22,12 @@ from windlass.store import Store
 from windlass.stores.postgres import PostgresConfig, PostgresStore, notify
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.attempts.claim import TestClaim
-from windlass.testing.conformance.attempts.settle_batch import TestSettleBatch
+from windlass.testing.conformance.attempts.settle_many import TestSettleMany
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
 from windlass.testing.conformance.jobs.retention import TestRetention
 from windlass.testing.factories import claim_all, enqueue_one
 
-__all__ = ["TestClaim", "TestRetention", "TestSettleBatch", "clock", "store"]
+__all__ = ["TestClaim", "TestRetention", "TestSettleMany", "clock", "store"]
 
 SAMPLE = ()  # `make test-all` runs these
 WAIT_TIMEOUT = 30.0

@@ -13,7 +13,7 @@ from windlass.testing.conformance.attempts.attempt_records import TestAttemptRec
 from windlass.testing.conformance.attempts.claim import TestClaim
 from windlass.testing.conformance.attempts.leases import TestLeases
 from windlass.testing.conformance.attempts.settle import TestSettle
-from windlass.testing.conformance.attempts.settle_batch import TestSettleBatch
+from windlass.testing.conformance.attempts.settle_many import TestSettleMany
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
 from windlass.testing.conformance.flows.children import TestChildren
 from windlass.testing.conformance.jobs.uniqueness import TestUniqueness
@@ -25,7 +25,7 @@ __all__ = [
     "TestClaim",
     "TestLeases",
     "TestSettle",
-    "TestSettleBatch",
+    "TestSettleMany",
     "TestUniqueness",
     "clock",
     "store",

@@ -28,7 +28,7 @@ from windlass.core.job.state import State
 from windlass.core.query.job_query import JobQuery
 from windlass.store import AttemptRecords, Retention
 from windlass.stores.postgres import PostgresConfig, PostgresStore
-from windlass.stores.postgres.writes import jobs, writer
+from windlass.stores.postgres.writes import apply_requests, writer
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
     claim_all,
@@ -530,7 +530,7 @@ async def test_a_settle_does_not_wait_for_a_running_cancel_of_the_same_handle(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cancel may change many thousand dependents."""
-    apply, started, go = jobs.apply, asyncio.Event(), asyncio.Event()
+    apply, started, go = apply_requests.apply, asyncio.Event(), asyncio.Event()
 
     async def slow_cancel(connection: Any, requests: Any, *more: Any, **options: Any) -> Any:
         if isinstance(requests[0], CancelRequest):
@@ -538,7 +538,7 @@ async def test_a_settle_does_not_wait_for_a_running_cancel_of_the_same_handle(
             await go.wait()
         return await apply(connection, requests, *more, **options)
 
-    monkeypatch.setattr(jobs, "apply", slow_cancel)
+    monkeypatch.setattr(apply_requests, "apply", slow_cancel)
     async with PostgresStore(PostgresConfig(url=postgres_url)) as store:
         held, free = await two_running(store)
         canceling = asyncio.create_task(store.apply([CancelRequest(job_id=held.id)]))

@@ -5,7 +5,7 @@
 /** @import { PageView } from "../page-view.js" */
 
 import { shortId } from "../format.js";
-import { live } from "../live/tab-client.js";
+import { live } from "../live/live.js";
 import { h } from "../view/virtual-dom.js";
 import { jobLink, link, when } from "../view/components.js";
 import { ended } from "../job-state.js";

@@ -5,7 +5,7 @@
 /** @import { GraphNode } from "../view/dependency-graph.js" */
 /** @import { JobStatus } from "./status.js" */
 
-import { live } from "../live/tab-client.js";
+import { live } from "../live/live.js";
 import { ended } from "../job-state.js";
 import { LogLines } from "./log/log-lines.js";
 import { Eta } from "./eta.js";

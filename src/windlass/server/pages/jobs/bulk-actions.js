@@ -7,7 +7,7 @@
 
 import { api } from "../api.js";
 import { number, plural } from "../format.js";
-import { live } from "../live/tab-client.js";
+import { live } from "../live/live.js";
 import { identityKey } from "../session.js";
 import { confirm } from "../view/dialog.js";
 import { h } from "../view/virtual-dom.js";

@@ -5,7 +5,7 @@
 
 import { api } from "../api.js";
 import { number, plural, compactNumber } from "../format.js";
-import { live } from "../live/tab-client.js";
+import { live } from "../live/live.js";
 import { may } from "../session.js";
 import { STATES } from "../job-state.js";
 

@@ -7,7 +7,7 @@
 /** @import { JobQuery } from "./query.js" */
 
 import { api } from "../api.js";
-import { live } from "../live/tab-client.js";
+import { live } from "../live/live.js";
 import { ended } from "../job-state.js";
 import { filterOf, matches } from "./query.js";
 

@@ -7,7 +7,7 @@ import { api } from "../api.js";
 import { compactNumber, duration } from "../format.js";
 import { pageUrl } from "../navigation.js";
 import { may } from "../session.js";
-import { live } from "../live/tab-client.js";
+import { live } from "../live/live.js";
 import { confirm } from "../view/dialog.js";
 import { h } from "../view/virtual-dom.js";
 import { badge, button, card, empty, table } from "../view/components.js";

@@ -12,7 +12,7 @@ import { progressBar } from "../jobs/toolbar.js";
 import { RANGE_SECONDS, rangeOf, urlOf } from "../jobs/query.js";
 import { BulkActions } from "../jobs/bulk-actions.js";
 import { number, plural, compactNumber } from "../format.js";
-import { live } from "../live/tab-client.js";
+import { live } from "../live/live.js";
 import { pageUrl } from "../navigation.js";
 import { may } from "../session.js";
 import { h } from "../view/virtual-dom.js";

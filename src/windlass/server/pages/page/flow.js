@@ -5,7 +5,7 @@
 
 import { api } from "../api.js";
 import { shortId, plural, secondsSince, duration, stateCountsText } from "../format.js";
-import { live } from "../live/tab-client.js";
+import { live } from "../live/live.js";
 import { pageUrl } from "../navigation.js";
 import { may } from "../session.js";
 import { confirm } from "../view/dialog.js";

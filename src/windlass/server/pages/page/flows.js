@@ -5,7 +5,7 @@
 /** @import { FlowSummary } from "../client/windlass.js" */
 
 import { shortId, secondsSince, duration, stateCountsText } from "../format.js";
-import { live } from "../live/tab-client.js";
+import { live } from "../live/live.js";
 import { pageUrl } from "../navigation.js";
 import { h } from "../view/virtual-dom.js";
 import { Pager, olderButton } from "../view/pager.js";

@@ -15,7 +15,7 @@ import { emptyList, jobTable } from "../jobs/table.js";
 import { mayAct, actionsFor, actionsForAll } from "../jobs/actions.js";
 import { describe, filterOf, hasFilters, queryFrom, urlOf, withCursor } from "../jobs/query.js";
 import { BulkActions } from "../jobs/bulk-actions.js";
-import { live } from "../live/tab-client.js";
+import { live } from "../live/live.js";
 import { navigate, pageUrl } from "../navigation.js";
 import { may } from "../session.js";
 import { h } from "../view/virtual-dom.js";

@@ -6,7 +6,7 @@
 /** @import { Range } from "../overview/time-series.js" */
 
 import { ago, number, plural, compactNumber, duration } from "../format.js";
-import { live } from "../live/tab-client.js";
+import { live } from "../live/live.js";
 import { alertList, findAlerts } from "../overview/alerts.js";
 import { isCapped } from "../overview/queue-counts.js";
 import { RANGES, attemptSeries, errorRate, statsPath, sum } from "../overview/time-series.js";

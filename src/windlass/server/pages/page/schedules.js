@@ -6,7 +6,7 @@
 
 import { api } from "../api.js";
 import { dateTime, duration } from "../format.js";
-import { live } from "../live/tab-client.js";
+import { live } from "../live/live.js";
 import { pageUrl } from "../navigation.js";
 import { may } from "../session.js";
 import { confirm } from "../view/dialog.js";

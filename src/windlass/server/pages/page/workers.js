@@ -5,7 +5,7 @@
 /** @import { Worker } from "../client/windlass.js" */
 
 import { plural } from "../format.js";
-import { live } from "../live/tab-client.js";
+import { live } from "../live/live.js";
 import { h } from "../view/virtual-dom.js";
 import { badge, empty, errorNote, link, table, title, when } from "../view/components.js";
 

@@ -1,17 +1,20 @@
-"""Reads and deletes of the sweeper and of retention."""
+"""Reads and deletes of the sweeper, of retention and of operators."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from windlass.core.clock import Instant
 from windlass.core.decisions import maintenance
+from windlass.core.decisions.transition import ApplyResult, Status
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import FINAL
 from windlass.store import Pruned, Retention
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.queries import SQL
+from windlass.stores.postgres.writes.batch import PostgresBatch
 
 _PRUNE_LOCK = 0x77696E6470727565  # advisory lock number
 _LOG = "log"
@@ -93,3 +96,23 @@ async def _remove_from_ended(connection: Connection, entries: Sequence[Row]) -> 
         kinds, instants, numbers = rows.columns(entries)
         await connection.execute(SQL.remove_from_ended, kinds, instants, numbers)
         await connection.execute(SQL.delete_empty_ended, kinds, instants)
+
+
+async def delete(
+    connection: Connection, ids: Sequence[UUID], owner: str | None
+) -> tuple[list[ApplyResult], PostgresBatch]:
+    batch = PostgresBatch(connection, 0, 0)
+    await batch.load(ids, wait=True)
+    results, deleted = [], set()
+    for job_id in ids:
+        loaded = batch.find(job_id)
+        if loaded is None or owner not in {None, loaded.owner} or loaded.n in deleted:
+            results.append(ApplyResult(Status.MISSING))
+        elif not loaded.row.final:
+            results.append(ApplyResult(Status.CONFLICT, loaded.row.state))
+        else:
+            deleted.add(loaded.n)
+            batch.touched.append(job_id)
+            results.append(ApplyResult(Status.APPLIED, loaded.row.state))
+    await delete_finished(connection, sorted(deleted))
+    return results, batch

@@ -1,4 +1,4 @@
-"""Settles plain successes, nearly all outcomes, in one statement; `jobs.apply` does the rest."""
+"""Settles plain successes, nearly all outcomes, in one statement: the fast path of `apply`."""
 
 from __future__ import annotations
 

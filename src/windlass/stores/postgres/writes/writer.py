@@ -21,10 +21,10 @@ from windlass.stores.postgres.connection import Connection
 from windlass.stores.postgres.engine import PostgresEngine
 from windlass.stores.postgres.notify import CHANNEL, Notifier, NotifyHub, NotifyListener
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.postgres.writes import enqueue_jobs, jobs, successes
+from windlass.stores.postgres.writes import apply_requests, enqueue_jobs, successes
 from windlass.stores.postgres.writes.batch import PostgresBatch
 from windlass.stores.postgres.writes.inserts import LimitApplies
-from windlass.stores.postgres.writes.lock_retry import LockRetry
+from windlass.stores.postgres.writes.locked_job_retry import LockedJobRetry
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -45,12 +45,16 @@ class PostgresWriter:
         self._gated = False  # whether limits applied to the last plain jobs
         self._plain = Coalescer[NewJob, EnqueueResult](self._enqueue_plain)
         decide = self._decide
-        self._keyed = LockRetry[NewJob, EnqueueResult](partial(decide, enqueue_jobs.enqueue_keyed))
-        apply = partial(decide, jobs.apply)
-        self._transitions = LockRetry[ApplyRequest, ApplyResult](self._apply, apply)
+        self._keyed = LockedJobRetry[NewJob, EnqueueResult](
+            partial(decide, enqueue_jobs.enqueue_keyed)
+        )
+        apply = partial(decide, apply_requests.apply)
+        self._transitions = LockedJobRetry[ApplyRequest, ApplyResult](self._apply, apply)
         # Separate: a cancel may change many thousand dependents, and settles must not wait for it.
-        self._cancels_and_signals = LockRetry[ApplyRequest, ApplyResult](apply)
-        self._record = LockRetry[AttemptRecords, ApplyResult](partial(decide, jobs.record))
+        self._cancels_and_signals = LockedJobRetry[ApplyRequest, ApplyResult](apply)
+        self._record = LockedJobRetry[AttemptRecords, ApplyResult](
+            partial(decide, apply_requests.record)
+        )
 
     # -- writes
 
@@ -67,7 +71,7 @@ class PostgresWriter:
         self, requested: Sequence[NewJob], seconds: float
     ) -> list[EnqueueResult | None]:
         """Enqueue in a call of its own: a refusal must not affect jobs of other callers."""
-        return await LockRetry[NewJob, EnqueueResult](
+        return await LockedJobRetry[NewJob, EnqueueResult](
             partial(self._decide, enqueue_jobs.enqueue_atomic)
         )(requested, seconds)
 
@@ -86,7 +90,7 @@ class PostgresWriter:
             results = await self._transitions(requests, WORKER_LOCK_TIMEOUT)
         else:
             return self._decided(await self._transitions(requests, timeout))
-        return [jobs.BUSY if result is None else result for result in results]
+        return [apply_requests.BUSY if result is None else result for result in results]
 
     def _decided(self, results: Sequence[T | None]) -> list[T]:
         decided = [result for result in results if result is not None]
@@ -129,7 +133,7 @@ class PostgresWriter:
     async def _apply(self, requests: Sequence[ApplyRequest]) -> list[ApplyResult | None]:
         """Settle plain successes in one statement; decide the rest one by one."""
         engine = self._engine
-        results: dict[int, ApplyResult | None] = {**jobs.check(requests)}
+        results: dict[int, ApplyResult | None] = {**apply_requests.check(requests)}
         rest = {index: request for index, request in enumerate(requests) if index not in results}
         plain = successes.select_plain(rest)
         opened_gates: list[str] = []
@@ -142,14 +146,14 @@ class PostgresWriter:
             )
             self.notify((*done, *admitted) if admitted else done, work=bool(admitted))
             if len(done) == len(requests):
-                return [jobs.SUCCEEDED] * len(requests)
+                return [apply_requests.SUCCEEDED] * len(requests)
             for index, request in list(rest.items()):
                 if request.job_id in done:
-                    results[index] = jobs.SUCCEEDED
+                    results[index] = apply_requests.SUCCEEDED
                     del rest[index]
         if rest:
             decided = await self._decide(
-                partial(jobs.apply, opened_gates=opened_gates), list(rest.values())
+                partial(apply_requests.apply, opened_gates=opened_gates), list(rest.values())
             )
             results |= zip(rest, decided, strict=True)
         return [results[index] for index in range(len(requests))]

@@ -1,20 +1,23 @@
-"""Maintenance of the SQLite store: due jobs, expired leases, deletion past retention."""
+"""Maintenance of the SQLite store: due jobs, expired leases, deletion of jobs."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
 
 import apsw
 
 from windlass.core.clock import Instant
 from windlass.core.decisions import maintenance
+from windlass.core.decisions.transition import ApplyResult, Status
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import FINAL
 from windlass.store import Pruned, Retention
 from windlass.stores.sqlite.connection import fetch_all
 from windlass.stores.sqlite.queries import SQL
-from windlass.stores.sqlite.reads import with_payload
+from windlass.stores.sqlite.reads import load_job, with_payload
 from windlass.stores.sqlite.rows import N
 from windlass.stores.sqlite.writes import gates
-from windlass.stores.sqlite.writes.jobs import delete_job
 from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 
@@ -55,3 +58,25 @@ def prune(tx: WriteTransaction, retention: Retention, limit: int) -> Pruned:
 def _delete(connection: apsw.Connection, sql: str, instant: Instant) -> int:
     connection.execute(sql, (instant,))
     return connection.changes()
+
+
+def delete(tx: WriteTransaction, ids: Sequence[UUID], owner: str | None) -> list[ApplyResult]:
+    results = []
+    for job_id in ids:
+        row = load_job(tx.connection, SQL.get_job, (job_id.bytes,))
+        if row is None or owner not in {None, row.owner}:
+            results.append(ApplyResult(Status.MISSING))
+        elif not row.final:
+            results.append(ApplyResult(Status.CONFLICT, row.state))
+        else:
+            delete_job(tx, row.serial)
+            results.append(ApplyResult(Status.APPLIED, row.state))
+    return results
+
+
+def delete_job(tx: WriteTransaction, n: int) -> None:
+    tx.save_serial()
+    for sql in (
+        SQL.delete_log, SQL.delete_steps, SQL.delete_edges, SQL.delete_payload, SQL.delete_job,
+    ):  # fmt: skip
+        tx.connection.execute(sql, (n,))

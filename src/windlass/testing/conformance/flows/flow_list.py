@@ -10,7 +10,7 @@ from windlass.core.job.flow_stats import FlowStats
 from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.job_histories import BROKEN
+from windlass.testing.conformance.history_helpers import BROKEN
 from windlass.testing.conformance.reads.find import enqueue_many
 from windlass.testing.factories import claim_all, claim_one, enqueue_one, settle_one, start_one
 

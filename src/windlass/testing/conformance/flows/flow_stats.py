@@ -9,7 +9,7 @@ from windlass.store import FLOW_RANGE, Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.flows.dependencies import child_of, store_all
 from windlass.testing.conformance.flows.flow_list import listed_ids
-from windlass.testing.conformance.job_histories import BROKEN
+from windlass.testing.conformance.history_helpers import BROKEN
 from windlass.testing.conformance.reads.find import enqueue_many
 from windlass.testing.factories import (
     claim_all,

@@ -10,7 +10,7 @@ from windlass.core.decisions.transition import CancelRequest, submit
 from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.job_histories import ENDS, full_history
+from windlass.testing.conformance.history_helpers import ENDS, full_history
 from windlass.testing.factories import (
     append_records,
     checkpoint_record,

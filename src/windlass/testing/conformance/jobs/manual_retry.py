@@ -11,7 +11,7 @@ from windlass.core.ids import uuid7
 from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.job_histories import BROKEN, ENDS, finished
+from windlass.testing.conformance.history_helpers import BROKEN, ENDS, finished
 from windlass.testing.factories import (
     append_records,
     checkpoint_record,

@@ -19,7 +19,7 @@ from windlass.core.query.job_query import JobQuery
 from windlass.core.versioned_record import Put
 from windlass.store import DAY, Pruned, Retention, Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.job_histories import BROKEN, finished
+from windlass.testing.conformance.history_helpers import BROKEN, finished
 from windlass.testing.factories import (
     checkpoint_record,
     claim_one,

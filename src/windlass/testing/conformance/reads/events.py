@@ -12,7 +12,7 @@ from windlass.core.job.event_log import expected_fold, fold
 from windlass.core.job.state import State
 from windlass.store import DAY, Retention, Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.job_histories import (
+from windlass.testing.conformance.history_helpers import (
     ENDS,
     full_history,
     run_full_history,

@@ -11,7 +11,7 @@ from windlass.core.decisions.transition import CancelRequest
 from windlass.core.job.failure import FailedJob
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.job_histories import BROKEN, finished
+from windlass.testing.conformance.history_helpers import BROKEN, finished
 from windlass.testing.factories import claim_all, enqueue_one, make_failure, make_job, settle_one
 
 

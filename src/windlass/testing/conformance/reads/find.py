@@ -18,7 +18,7 @@ from windlass.core.job.state import State
 from windlass.core.query.job_query import MAX_PAGE, JobQuery, encode_cursor
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.job_histories import BROKEN, finished
+from windlass.testing.conformance.history_helpers import BROKEN, finished
 from windlass.testing.factories import (
     claim_one,
     enqueue_one,

@@ -12,7 +12,7 @@ from windlass.core.job.state import State
 from windlass.store import COUNT_CAP, QueueStats, Rollup, Store
 from windlass.testing.clock import START, VirtualClock
 from windlass.testing.conformance.attempts.settle import settle_transition
-from windlass.testing.conformance.job_histories import BROKEN, finished
+from windlass.testing.conformance.history_helpers import BROKEN, finished
 from windlass.testing.factories import (
     claim_all,
     claim_one,

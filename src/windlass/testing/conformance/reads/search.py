@@ -13,7 +13,7 @@ from windlass.core.job.state import State
 from windlass.core.query.job_query import Count, JobQuery
 from windlass.core.size_limits import MAX_KEY
 from windlass.store import COUNT_CAP, Store
-from windlass.testing.conformance.job_histories import finished
+from windlass.testing.conformance.history_helpers import finished
 from windlass.testing.conformance.reads.find import enqueue_many, find_ids, newest_first
 from windlass.testing.factories import claim_one, enqueue_one, make_failure, settle_one, start_one
 

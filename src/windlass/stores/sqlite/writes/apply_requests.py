@@ -1,4 +1,4 @@
-"""Writes to existing jobs: read the row, let the core decide, write the decision."""
+"""Applies transitions, cancels, signals and records: reads rows, lets the core decide, writes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from uuid import UUID
 
 import apsw
 
-from windlass.core.admission.queue_position import queue_order
-from windlass.core.clock import SECOND, Instant, minute_of
+from windlass.core.clock import Instant, minute_of
 from windlass.core.decisions import decide
 from windlass.core.decisions.enqueue import batch_conflict
 from windlass.core.decisions.transition import (
@@ -23,15 +22,12 @@ from windlass.core.decisions.transition import (
     check_request,
 )
 from windlass.core.errors import RequestError
-from windlass.core.job.lease import DEFAULT_LEASE, Claim, ExtendResult, Lease
-from windlass.core.job.row import JobRow, LifecycleRow
+from windlass.core.job.row import LifecycleRow
 from windlass.core.job.state import State, Trigger
-from windlass.core.versioned_record import PAUSED
 from windlass.store import AttemptRecords
 from windlass.stores.sqlite.connection import fetch_all, fetch_one, fetch_value
 from windlass.stores.sqlite.queries import SQL
-from windlass.stores.sqlite.reads import load_job, with_payload
-from windlass.stores.sqlite.rows import GATES, OWNER, PAYLOAD, N, Row, job_row
+from windlass.stores.sqlite.rows import OWNER, N, Row
 from windlass.stores.sqlite.writes import gates
 from windlass.stores.sqlite.writes.batch import SqliteBatch
 from windlass.stores.sqlite.writes.enqueue_jobs import find_conflicts, insert_jobs
@@ -39,56 +35,6 @@ from windlass.stores.sqlite.writes.write_transaction import WriteTransaction
 
 MISSING = ApplyResult(Status.MISSING)
 SUCCEEDED = ApplyResult(Status.APPLIED, State.SUCCEEDED)
-
-
-def claim(tx: WriteTransaction, request: Claim) -> list[JobRow]:
-    connection = tx.connection
-    found = fetch_all(connection, SQL.jobs_by_token, (request.token.bytes,))
-    if not found:
-        now = tx.now()
-        for queue, limit in request.queues:
-            if limit and not fetch_one(connection, SQL.is_paused, (PAUSED, queue, now)):
-                found += fetch_all(
-                    connection,
-                    SQL.claim,
-                    {
-                        "token": request.token.bytes,
-                        "worker": request.worker,
-                        "now": now,
-                        "lease": None if request.lease is None else round(request.lease * SECOND),
-                        "default_lease": round(DEFAULT_LEASE * SECOND),
-                        "queue": queue,
-                        "limit": limit,
-                    },
-                )
-        if any(row[GATES] is not None for row in found):
-            gates.record_starts(tx, found, now)
-    claimed = [
-        with_payload(connection, row) if row[PAYLOAD] is None else job_row(row) for row in found
-    ]
-    if tx.changed_jobs is not None:
-        tx.changed_jobs += [row.id for row in claimed]
-    if len(claimed) > 1:
-        rank = {queue: index for index, (queue, _) in enumerate(request.queues)}
-        claimed.sort(key=lambda row: (rank.get(row.queue, 0), *queue_order(row)))
-    return claimed
-
-
-def extend(tx: WriteTransaction, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
-    until = tx.now() + round(seconds * SECOND)
-    results = []
-    for lease in leases:
-        found = fetch_one(
-            tx.connection, SQL.extend, (until, lease.job_id.bytes, lease.fence, lease.token.bytes)
-        )
-        if found is None:
-            results.append(ExtendResult(lease_until=None))
-        else:
-            lease_until, cancel_at = found
-            results.append(
-                ExtendResult(lease_until=lease_until, cancel_requested=cancel_at is not None)
-            )
-    return results
 
 
 def apply(tx: WriteTransaction, requests: Sequence[ApplyRequest]) -> list[ApplyResult]:
@@ -245,25 +191,3 @@ def record(tx: WriteTransaction, attempt_records: Sequence[AttemptRecords]) -> l
         results.append(batch.write(*found, decision, now))
     batch.finish()
     return results
-
-
-def delete(tx: WriteTransaction, ids: Sequence[UUID], owner: str | None) -> list[ApplyResult]:
-    results = []
-    for job_id in ids:
-        row = load_job(tx.connection, SQL.get_job, (job_id.bytes,))
-        if row is None or owner not in {None, row.owner}:
-            results.append(MISSING)
-        elif not row.final:
-            results.append(ApplyResult(Status.CONFLICT, row.state))
-        else:
-            delete_job(tx, row.serial)
-            results.append(ApplyResult(Status.APPLIED, row.state))
-    return results
-
-
-def delete_job(tx: WriteTransaction, n: int) -> None:
-    tx.save_serial()
-    for sql in (
-        SQL.delete_log, SQL.delete_steps, SQL.delete_edges, SQL.delete_payload, SQL.delete_job,
-    ):  # fmt: skip
-        tx.connection.execute(sql, (n,))

@@ -1,12 +1,11 @@
-"""Writes to existing jobs, as functions of a connection."""
+"""Applies transitions, cancels, signals and records: locks jobs, lets the core decide, writes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from windlass.core.clock import SECOND, Instant
+from windlass.core.clock import Instant
 from windlass.core.decisions import decide
 from windlass.core.decisions.enqueue import batch_conflict
 from windlass.core.decisions.transition import (
@@ -21,21 +20,15 @@ from windlass.core.decisions.transition import (
     check_request,
 )
 from windlass.core.errors import RequestError
-from windlass.core.job.lease import DEFAULT_LEASE, Claim
 from windlass.core.job.new_job import NewJob
-from windlass.core.job.row import JobRow
 from windlass.core.job.state import State, Trigger
-from windlass.core.versioned_record import PAUSED
 from windlass.store import AttemptRecords
-from windlass.stores.postgres import rows
-from windlass.stores.postgres.connection import Connection, Row
+from windlass.stores.postgres.connection import Connection
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.postgres.writes import enqueue_jobs, maintenance
+from windlass.stores.postgres.writes import enqueue_jobs
 from windlass.stores.postgres.writes.batch import LoadedJob, PostgresBatch
-from windlass.stores.postgres.writes.claim_cursor import ClaimCursor, full_ranges
 from windlass.stores.postgres.writes.keyed_enqueue import KeyedEnqueue
 
-MAX_TRIES = 3  # of a claim that returns nothing while jobs are claimable
 MISSING = ApplyResult(Status.MISSING)
 BUSY = ApplyResult(Status.BUSY)
 SUCCEEDED = ApplyResult(Status.APPLIED, State.SUCCEEDED)
@@ -51,73 +44,6 @@ _UNSUCCESSFUL_TRIGGERS = frozenset(
         Trigger.PARENT_FAIL,
     }
 )
-
-
-async def claim(
-    connection: Connection,
-    request: Claim,
-    now: Instant | None,
-    cursor: ClaimCursor,
-    timeout: float | None = None,
-) -> list[JobRow]:
-    limits: dict[str, int] = {}
-    for queue, limit in request.queues:
-        limits[queue] = limits.get(queue, 0) + limit
-    limits = {queue: limit for queue, limit in limits.items() if limit}
-    await cursor.refresh(connection)
-    ranges = rows.columns(cursor.ranges(list(limits)))
-    found = await _claim(connection, request, now, limits, ranges, timeout=timeout)
-    taken = [rows.claimed(record, request) for record in found]
-    cursor.record_claim(taken)
-    order = {queue: index for index, queue in enumerate(limits)}
-    taken.sort(key=attrgetter("position", "id"))
-    if len({(row.queue, row.priority) for row in taken}) > 1:
-        taken.sort(key=lambda row: (order.get(row.queue, 0), -row.priority))
-    return taken
-
-
-async def _claim(
-    connection: Connection,
-    request: Claim,
-    now: Instant | None,
-    limits: Mapping[str, int],
-    ranges: Sequence[Sequence[object]],
-    *,
-    timeout: float | None,
-) -> list[Row]:
-    """Claim from these ranges; retry while jobs are claimable."""
-    found: list[Row] = []
-    for _ in range(MAX_TRIES):
-        found = await connection.fetch(
-            SQL.claim,
-            now,
-            request.token,
-            request.worker,
-            None if request.lease is None else round(request.lease * SECOND),
-            round(DEFAULT_LEASE * SECOND),
-            list(limits),
-            list(limits.values()),
-            PAUSED,
-            *ranges,
-            timeout=timeout,
-        )
-        if found or not await _claimable(connection, ranges, now):
-            break
-    return found
-
-
-async def claimable(connection: Connection, queues: Sequence[str], now: Instant | None) -> bool:
-    return await _claimable(connection, rows.columns(full_ranges(queues)), now)
-
-
-async def _claimable(
-    connection: Connection, ranges: Sequence[Sequence[object]], now: Instant | None
-) -> bool:
-    found: bool = await connection.fetchval(SQL.claimable, now, PAUSED, *ranges)
-    return found
-
-
-# -- settling
 
 
 def check(requests: Sequence[ApplyRequest]) -> dict[int, ApplyResult]:
@@ -317,24 +243,4 @@ async def record(
         decision = decide.record(loaded.row, lease.fence, lease.token, entry.records, batch.now)
         results.append(batch.write(loaded, decision))
     await batch.finish()
-    return results, batch
-
-
-async def delete(
-    connection: Connection, ids: Sequence[UUID], owner: str | None
-) -> tuple[list[ApplyResult], PostgresBatch]:
-    batch = PostgresBatch(connection, 0, 0)
-    await batch.load(ids, wait=True)
-    results, deleted = [], set()
-    for job_id in ids:
-        loaded = batch.find(job_id)
-        if loaded is None or owner not in {None, loaded.owner} or loaded.n in deleted:
-            results.append(MISSING)
-        elif not loaded.row.final:
-            results.append(ApplyResult(Status.CONFLICT, loaded.row.state))
-        else:
-            deleted.add(loaded.n)
-            batch.touched.append(job_id)
-            results.append(ApplyResult(Status.APPLIED, loaded.row.state))
-    await maintenance.delete_finished(connection, sorted(deleted))
     return results, batch

@@ -23,7 +23,7 @@ MIN_DELAY = 0.005  # seconds before the first retry, at most
 MAX_DELAY = 0.1  # seconds between two retries, at most
 
 
-class LockRetry(Generic[S, T]):
+class LockedJobRetry(Generic[S, T]):
     """Runs calls, and retries locked items with `retry`, or with `run` if there is none."""
 
     def __init__(self, run: Run[S, T], retry: Run[S, T] | None = None) -> None:

@@ -24,7 +24,7 @@ Enqueue: TypeAlias = Callable[[list[NewJob]], Awaitable[list[Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppEnvironment:
+class AppParts:
     """The parts of an app that its workers and servers use.
 
     `app` is the Windlass object; child processes import the same one. `enqueue` stores jobs at
