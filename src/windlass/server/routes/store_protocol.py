@@ -91,7 +91,7 @@ def _bounded(arguments: dict[str, Any]) -> dict[str, Any]:
         if name in arguments:
             arguments[name] = max(0, min(arguments[name], MAX_INSTANT))
     if arguments.get("limit") is not None:
-        arguments["limit"] = max(1, min(arguments["limit"], MAX_LIMIT))
+        arguments["limit"] = max(0, min(arguments["limit"], MAX_LIMIT))
     for name in arguments.get("names", ()):
         check_text("the name of a limit", name)
     return arguments

@@ -51,7 +51,7 @@ class PostgresWriter:
         apply = partial(decide, apply_requests.apply)
         self._transitions = LockedJobRetry[ApplyRequest, ApplyResult](self._apply, apply)
         # Separate: a cancel may change many thousand dependents, and settles must not wait for it.
-        self._cancels_and_signals = LockedJobRetry[ApplyRequest, ApplyResult](apply)
+        self._cancels_and_signals = LockedJobRetry[ApplyRequest, ApplyResult](self._apply, apply)
         self._record = LockedJobRetry[AttemptRecords, ApplyResult](
             partial(decide, apply_requests.record)
         )
