@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MAX_FILES, MAX_FUNCTIONS = 33, 110
+MAX_FILES, MAX_FUNCTIONS = 34, 112  # it takes 110; concurrent calls may be delivered by one more
 
 
 def test_a_job_passes_through_few_files_and_functions() -> None:
