@@ -14,7 +14,14 @@ from windlass.testing.conformance.suite import *  # noqa: F403
 from windlass.testing.faulty_store import FaultyStore
 
 # Methods that write; `make test-all` runs the whole suite.
-SAMPLE = (TestSettleMany, TestClaim, TestEnqueue, TestIdempotency, TestSettle)  # noqa: F405
+SAMPLE = (
+    TestSettleMany,  # noqa: F405
+    TestSettleRecords,  # noqa: F405
+    TestClaim,  # noqa: F405
+    TestEnqueue,  # noqa: F405
+    TestIdempotency,  # noqa: F405
+    TestSettle,  # noqa: F405
+)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from windlass.testing.conformance.suite import *  # noqa: F403
 # Covers each method through the server; `make test-all` runs the whole suite.
 SAMPLE = (
     TestSettleMany,  # noqa: F405
+    TestSettleRecords,  # noqa: F405
     TestClaim,  # noqa: F405
     TestHandles,  # noqa: F405
     TestLeases,  # noqa: F405

@@ -23,11 +23,19 @@ from windlass.stores.postgres import PostgresConfig, PostgresStore, notify
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.attempts.claim import TestClaim
 from windlass.testing.conformance.attempts.settle_many import TestSettleMany
+from windlass.testing.conformance.attempts.settle_records import TestSettleRecords
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
 from windlass.testing.conformance.jobs.retention import TestRetention
 from windlass.testing.factories import claim_all, enqueue_one
 
-__all__ = ["TestClaim", "TestRetention", "TestSettleMany", "clock", "store"]
+__all__ = [
+    "TestClaim",
+    "TestRetention",
+    "TestSettleMany",
+    "TestSettleRecords",
+    "clock",
+    "store",
+]
 
 SAMPLE = ()  # `make test-all` runs these
 WAIT_TIMEOUT = 30.0

@@ -14,6 +14,7 @@ from windlass.testing.conformance.attempts.claim import TestClaim
 from windlass.testing.conformance.attempts.leases import TestLeases
 from windlass.testing.conformance.attempts.settle import TestSettle
 from windlass.testing.conformance.attempts.settle_many import TestSettleMany
+from windlass.testing.conformance.attempts.settle_records import TestSettleRecords
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
 from windlass.testing.conformance.flows.children import TestChildren
 from windlass.testing.conformance.jobs.uniqueness import TestUniqueness
@@ -26,6 +27,7 @@ __all__ = [
     "TestLeases",
     "TestSettle",
     "TestSettleMany",
+    "TestSettleRecords",
     "TestUniqueness",
     "clock",
     "store",
