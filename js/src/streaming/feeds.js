@@ -13,7 +13,7 @@ import { WindlassError } from "../errors.js";
 import { eventFromJson, eventFromMessage, seqOf } from "./job-event.js";
 import { EventBuffer, isNext } from "./event-buffer.js";
 import { keepOpen } from "./reconnecting-stream.js";
-import { Notifier } from "../notifier.js";
+import { Wakeup } from "../wakeup.js";
 
 const INVALID_CURSOR = 422;
 
@@ -40,7 +40,7 @@ export class Feed {
   state = null;
   /** @type {Set<(state: ConnectionState) => void>} */
   connectionListeners = new Set();
-  #update = new Notifier();
+  #update = new Wakeup();
   #closing = new AbortController();
 
   /**

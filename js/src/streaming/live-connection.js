@@ -27,7 +27,7 @@ import { ListWatch } from "./list-watch.js";
 import { FollowedItems } from "./followed-items.js";
 import { PersistentHttp } from "../persistent-http.js";
 import { keepOpen } from "./reconnecting-stream.js";
-import { Notifier } from "../notifier.js";
+import { Wakeup } from "../wakeup.js";
 
 const CHANGE_DELAY = 50; // milliseconds, to combine changes
 /** @type {ConnectionState} */
@@ -40,7 +40,7 @@ export class LiveConnection {
   /** Items of the current connection. @type {Map<string, FollowedItem>} */
   #connected = new Map();
   #connection = new AbortController();
-  #restarted = new Notifier();
+  #restarted = new Wakeup();
   /** @type {Set<(state: ConnectionState) => void>} */
   #connectionListeners = new Set();
   #state = IDLE;

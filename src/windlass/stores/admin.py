@@ -8,7 +8,7 @@ from windlass.core.clock import Clock
 from windlass.core.errors import InvalidArgumentError
 from windlass.settings import store_key
 from windlass.stores.checkup_finding import Finding
-from windlass.stores.drivers import require_asyncpg, require_httpx
+from windlass.stores.driver_check import require_asyncpg, require_httpx
 from windlass.stores.urls import HTTP, POSTGRES, parse, sqlite_path
 
 

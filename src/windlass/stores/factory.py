@@ -6,7 +6,7 @@ from windlass.core.clock import Clock
 from windlass.core.errors import InvalidArgumentError
 from windlass.settings import store_key
 from windlass.store import Store
-from windlass.stores.drivers import require_asyncpg, require_httpx
+from windlass.stores.driver_check import require_asyncpg, require_httpx
 from windlass.stores.urls import HTTP, file_path, parse
 
 DEFAULT_URL = "sqlite:///windlass.db"

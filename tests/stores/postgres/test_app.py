@@ -82,7 +82,7 @@ def test_the_command_line_migrates_lists_and_reports_errors(postgres_url: str) -
 def test_without_the_driver_the_error_names_the_package(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.stores.drivers.find_spec", lambda _: None)
+    monkeypatch.setattr("windlass.stores.driver_check.find_spec", lambda _: None)
 
     with pytest.raises(ValueError, match=r"pip install 'windlass\[postgres\]'"):
         Windlass(f"{scheme}://host/jobs")

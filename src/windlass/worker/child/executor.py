@@ -30,7 +30,7 @@ from windlass.process.import_path import (
 from windlass.process.pool import GRACE, ChildPool
 from windlass.task_spec import TaskSpec
 from windlass.worker.child import job_json
-from windlass.worker.child.ending import decode_ending
+from windlass.worker.child.outcome_json import decode_outcome
 from windlass.worker.context import Context
 from windlass.worker.execution.error_info import (
     ChildSetupError,
@@ -99,7 +99,7 @@ def _outcome(end: Message, context: Context) -> Any:
     if "error" in end:
         raise RemoteError(ErrorInfo(**end["error"]))
     if "result" not in end:
-        ending = decode_ending(end)
+        ending = decode_outcome(end)
         if isinstance(ending, Suspend):  # only the worker has the app's middleware
             ending.children = tuple(context.prepare_child(child) for child in ending.children)
         raise ending

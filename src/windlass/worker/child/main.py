@@ -32,7 +32,7 @@ from windlass.worker.batch.batch import Batch, Item
 from windlass.worker.batch.batch_spec import BatchSpec
 from windlass.worker.child import job_json
 from windlass.worker.child.context import ChildContext
-from windlass.worker.child.ending import encode_ending
+from windlass.worker.child.outcome_json import encode_outcome
 from windlass.worker.execution.error_info import ErrorInfo
 from windlass.worker.lifespan import Lifespan
 
@@ -88,7 +88,7 @@ class _Child:
             return self._run(spec, context, work["arguments"])
         except BaseException as error:  # noqa: BLE001 - any error of a task is its outcome
             self._parent.check_stop()
-            ending = encode_ending(error)
+            ending = encode_outcome(error)
             if ending is None:
                 ending = {"error": ErrorInfo.from_error(error, spec.options).to_json()}
             return {"type": "end", **ending}

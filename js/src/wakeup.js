@@ -1,7 +1,7 @@
-/** Notification of waiting functions. */
+/** Wake-up of waiting functions. */
 
 /** Wakes all current waiters. */
-export class Notifier {
+export class Wakeup {
   /** @type {Set<() => void>} */
   #waiting = new Set();
 

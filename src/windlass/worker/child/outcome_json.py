@@ -1,6 +1,6 @@
-"""JSON encoding of attempts that end without an error: suspend, snooze and cancel.
+"""JSON of outcomes other than a result or an error: suspend, snooze and cancel.
 
-A child process sends the ending, and its worker raises it.
+A child process sends the outcome, and its worker raises it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from windlass.worker.execution.error_info import MAX_ERROR_MESSAGE, error_messag
 from windlass.worker.suspension import Suspend, find_suspension
 
 
-def encode_ending(error: BaseException) -> dict[str, Any] | None:
+def encode_outcome(error: BaseException) -> dict[str, Any] | None:
     """Encode Suspend, Snooze and Cancel, which end an attempt without an error; else None."""
     suspend = find_suspension(error)
     if suspend is not None:
@@ -34,7 +34,7 @@ def encode_ending(error: BaseException) -> dict[str, Any] | None:
     return None
 
 
-def decode_ending(message: dict[str, Any]) -> Snooze | Cancel | Suspend:
+def decode_outcome(message: dict[str, Any]) -> Snooze | Cancel | Suspend:
     if "suspend" in message:
         return Suspend(
             awaits=[UUID(job_id) for job_id in message["suspend"]],
