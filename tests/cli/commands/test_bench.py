@@ -21,12 +21,14 @@ from windlass.cli.store_benchmark import StoreBenchmark
 from windlass.client import Client
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
 from windlass.core.query.job_query import JobQuery
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 from windlass.stores import open_store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.factories import claim_all, make_job, set_paused
+from windlass.worker import Worker
 
 SMALL = ["bench", "--jobs", "50"]
 STORES = ["sqlite", "postgresql", "http"]
@@ -115,6 +117,18 @@ def test_a_run_has_every_figure_and_leaves_all_jobs_as_they_were(
     assert 0 < latency["p50"] <= latency["p95"] <= latency["p99"] < 10
     if environment.startswith("postgresql"):
         assert "power cut" in found["durability"] or "synchronous_commit" in found["durability"]
+
+
+def test_released_attempts_are_not_counted_as_done(
+    run_cli: Any, environment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stalled process releases prefetched jobs, which run again later."""
+    with_released = property(lambda self: {**self._settler.settled, State.QUEUED: 5})
+    monkeypatch.setattr(Worker, "settled", with_released)
+    done = run_cli(*SMALL, "--json")
+    assert done.code == 0
+    assert done.json["drain"]["jobs"] == 50
+    assert done.json["startLatency"]["p50"] > 0
 
 
 def rows_per_table(file: Path) -> dict[str, int]:
